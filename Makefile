@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: ISC
+#
+# GNU make.  This one file is used in two ways.
+#
+# In the source folder it only forwards: it makes the build folder ($(BUILD),
+# build unless set), configures there if nobody has, and runs the goals there.
+# In a build folder a two-line Makefile, written by configure, includes
+# config.mk and then this file; everything is made by names relative to that
+# folder.
+
+MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
+.DEFAULT_GOAL := all
+
+# The goals beside deps say which packages are wanted; DEPS=ci adds a set.
+deps_sets = run $(if $(filter check% fuzz%,$(MAKECMDGOALS)),test) $(DEPS)
+
+ifneq ($(origin RW_CONFIGURED),file)
+# ---- in the source folder ----------------------------------------------------
+
+BUILD ?= build
+here := deps help tidy distclean
+asked := $(or $(MAKECMDGOALS),all)
+forwarded := $(filter-out $(here),$(asked))
+
+.PHONY: $(here) $(forwarded) all forward
+
+$(forwarded): forward
+	@:
+
+# deps brings the compiler and the libraries, so it comes before configure, and
+# goals made by a make that was started after both, also under -j.
+forward: $(filter deps,$(asked))
+ifeq ($(asked),clean)
+	@if [ ! -f "$(BUILD)/config.mk" ]; then exit 0; fi; \
+	    exec $(MAKE) --no-print-directory -C "$(BUILD)" clean
+else
+	@if [ ! -f "$(BUILD)/config.mk" ] || [ ! -f "$(BUILD)/Makefile" ]; then \
+		src=`pwd` && mkdir -p "$(BUILD)" && cd "$(BUILD)" && sh "$$src/configure"; \
+	elif [ -n "$(filter deps,$(asked))" ]; then sh "$(BUILD)/config.status" --quiet; fi
+	+@$(MAKE) --no-print-directory -C "$(BUILD)" $(forwarded)
+endif
+
+deps:
+	@sh contrib/deps $(deps_sets)
+
+tidy:
+	@sh contrib/tidy .
+
+distclean:
+	@if [ -f "$(BUILD)/config.status" ]; then rm -rf "$(BUILD)"; fi
+
+help:
+	@sed -n 's/^#: //p' Makefile
+
+else ifneq ($(filter deps,$(MAKECMDGOALS)),)
+# ---- in a build folder, deps among the goals ---------------------------------
+
+others := $(filter-out deps,$(MAKECMDGOALS))
+.PHONY: deps $(others) after-deps
+
+$(others): after-deps
+	@:
+after-deps: deps
+	+@$(MAKE) --no-print-directory $(others)
+deps:
+	@sh $(srcdir)/contrib/deps $(deps_sets)
+	@sh ./config.status --quiet
+
+else
+# ---- in a build folder -------------------------------------------------------
+
+S := $(srcdir)
+V ?= 0
+ifeq ($(V),0)
+say = @printf '  %-7s %s\n' $(1) $(2);
+endif
+
+# Paths without the source folder in front.
+in_src = $(patsubst $(S)/%,%,$(wildcard $(addprefix $(S)/,$(1))))
+objs = $(patsubst %.c,obj/%.o,$(1))
+
+# -- sources
+
+readiness := $(if $(filter epoll kqueue,$(BACKENDS)),yes)
+backend_c := $(call in_src,backends/*.c)
+backend_c := $(filter-out $(if $(filter io_uring,$(BACKENDS)),,backends/uring%) \
+	$(if $(readiness),,backends/ready%) \
+	$(if $(filter epoll,$(BACKENDS)),,backends/epoll%) \
+	$(if $(filter kqueue,$(BACKENDS)),,backends/kqueue%) \
+	$(if $(filter iocp,$(BACKENDS)),,backends/iocp%),$(backend_c))
+
+main_c := src/main.c
+daemon_c := $(filter-out $(main_c),$(call in_src,src/*.c src/*/*.c))
+io_test_c := $(call in_src,test/io/*.c)
+unit_test_c := $(call in_src,test/unit/*.c)
+fuzz_c := $(filter-out fuzz/driver.c,$(call in_src,fuzz/*.c))
+man_pages := $(call in_src,man/*.[1-8])
+
+bin := ringway$(EXEEXT)
+io_suite := test/io_suite$(EXEEXT)
+fuzz_bins := $(fuzz_c:%.c=%)
+
+# -- rules
+
+includes = -I. -I$(S)/include -I$(S)/src -I$(S)/backends
+compile = $(CC) -include config.h $(includes) $(CPPFLAGS) $(RW_CFLAGS) $(CFLAGS)
+link = $(CC) $(CFLAGS) $(RW_LDFLAGS) $(LDFLAGS)
+libs = $(RW_LIBS) $(LIBS)
+
+.PHONY: all programs
+all: $(bin)
+programs: all $(io_suite) $(if $(filter yes,$(CRITERION)),test/unit_suite) $(fuzz_bins)
+
+$(bin): $(call objs,$(main_c)) libringway.a
+	$(call say,LINK,$@)$(link) -o $@ $^ $(libs)
+
+libringway.a: $(call objs,$(daemon_c) $(backend_c))
+	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
+
+# A list of sources that has shrunk or grown makes archive and programs anew.
+sources := $(sort $(daemon_c) $(backend_c) $(io_test_c) $(unit_test_c))
+ifneq ($(sources),$(file <obj/sources))
+$(shell mkdir -p obj)
+$(file >obj/sources,$(sources))
+endif
+libringway.a test/unit_suite $(io_suite): obj/sources
+
+obj/test/unit/%.o: more = $(CRITERION_CFLAGS) -I$(S)/test/unit
+obj/test/io/%.o: more = -I$(S)/test/io
+
+obj/%.o: $(S)/%.c config.mk
+	@mkdir -p $(@D)
+	$(call say,CC,$*.c)$(compile) $(more) -MMD -MP -c -o $@ $<
+
+-include $(patsubst %.c,obj/%.d,$(main_c) $(sources))
+
+config.h config.mk: config.stamp
+	@:
+config.stamp: $(S)/configure
+	sh ./config.status
+
+# -- tests
+
+# Absolute, for tests that read files of the tree.
+export RW_SRCDIR := $(shell cd "$(S)" && pwd)
+export RW_SANITIZE := $(SANITIZE)
+export UBSAN_OPTIONS := print_stacktrace=1:$(UBSAN_OPTIONS)
+tally = sh $(S)/test/tally.sh
+log_dir = test/log
+
+$(io_suite): $(call objs,$(io_test_c) $(backend_c))
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(link) -o $@ $(filter %.o,$^) $(libs)
+
+test/unit_suite: $(call objs,$(unit_test_c)) libringway.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(link) -o $@ $(filter %.o %.a,$^) $(CRITERION_LIBS) $(libs)
+
+# The ring is run as chosen, without its shared receive ring, and at each step
+# of the ladder of set-up flags.
+io_runs := $(foreach b,$(BACKENDS),"-b $(b)") \
+	$(if $(filter io_uring,$(BACKENDS)),"-b io_uring --no-ring" \
+	    "-b io_uring --uring-level 0" "-b io_uring --uring-level 1" \
+	    "-b io_uring --uring-level 2")
+
+.PHONY: check-io check-unit check-e2e check-mutants fuzz-smoke fuzz-run
+check-io: $(io_suite)
+	@sh $(S)/test/netns.sh sh $(S)/test/io.sh ./$(io_suite) $(io_runs)
+
+ifeq ($(CRITERION),yes)
+check-unit: test/unit_suite
+	@sh $(S)/test/netns.sh sh $(S)/test/unit.sh ./test/unit_suite
+else
+check-unit:
+	@echo "SKIP: check-unit: criterion was not found by configure ('make deps check' installs it)"
+endif
+
+check-e2e: $(bin)
+	@RINGWAY="$(CURDIR)/$(bin)" RINGWAY_BACKENDS="$(BACKENDS)" CC="$(CC)" \
+	    sh $(S)/test/netns.sh sh $(S)/test/e2e.sh $(PYTEST_ARGS)
+
+# Each deliberate fault of include/io/mutant.h must make the suite of the
+# contract fail.  Only backends/ and test/io are built, quickly.
+mutants := $(shell sed -n 's/^.define[ 	]*IO_MUTANT_\([A-Z0-9_]*\)[ 	][ 	]*[1-9].*/\1/p' $(S)/include/io/mutant.h 2>/dev/null)
+mutant_c := $(io_test_c) $(backend_c)
+
+define mutant_rules
+mutant/$(1)/obj/%.o: $(S)/%.c config.mk
+	@mkdir -p $$(@D)
+	$$(call say,CC,"$$*.c ($(1))")$$(compile) -I$$(S)/test/io -O0 -w -U_FORTIFY_SOURCE \
+	    -DIO_MUTANT=IO_MUTANT_$(1) -MMD -MP -c -o $$@ $$<
+mutant/$(1)/io_suite: $(mutant_c:%.c=mutant/$(1)/obj/%.o)
+	$$(call say,LINK,$$@)$$(link) -o $$@ $$^ $$(libs)
+-include $(mutant_c:%.c=mutant/$(1)/obj/%.d)
+endef
+$(foreach m,$(mutants),$(eval $(call mutant_rules,$(m))))
+
+check-mutants: $(io_suite) $(mutants:%=mutant/%/io_suite)
+	@sh $(S)/test/netns.sh sh $(S)/test/mutants.sh "$(BACKENDS)" ./$(io_suite) $(mutants)
+
+# -- builds inside the build: other flags, the same sources
+
+asan_args = --enable-sanitize=address,undefined 'CFLAGS=-O1 -g'
+tsan_args = --enable-sanitize=thread 'CFLAGS=-O1 -g'
+
+asan/config.mk: config.mk
+	@RW_SUBDIR=asan sh ./config.status --quiet $(asan_args) && touch $@
+tsan/config.mk: config.mk
+	@RW_SUBDIR=tsan sh ./config.status --quiet $(tsan_args) && touch $@
+# The first of these that works: libFuzzer, our own driver with the address
+# sanitizer, our own driver alone.
+fuzzing/config.mk: config.mk
+	@try() { RW_SUBDIR=fuzzing sh ./config.status --quiet --enable-fuzz "$$@"; }; \
+	{ command -v clang >/dev/null && try CC=clang $(asan_args) 2>/dev/null && \
+	    grep -q 'FUZZ_ENGINE = libfuzzer' $@; } || \
+	try $(asan_args) || try 'CFLAGS=-O1 -g'
+	@touch $@
+
+.PHONY: check-asan check-tsan check-asan-io check-asan-unit check-asan-e2e check-tsan-io check-tsan-e2e
+check-asan-io check-asan-unit check-asan-e2e: check-asan-%: asan/config.mk
+	+@$(MAKE) --no-print-directory -C asan check-$*
+# Criterion's processes do not survive the thread sanitizer: its run is the
+# contract's suite and the daemon from outside.
+check-tsan-io check-tsan-e2e: check-tsan-%: tsan/config.mk
+	+@$(MAKE) --no-print-directory -C tsan check-$*
+fuzz-smoke: fuzzing/config.mk
+	+@$(MAKE) --no-print-directory -C fuzzing fuzz-run
+
+check-asan: all
+	+@$(tally) $(log_dir) "$(MAKE)" check-asan-io check-asan-unit
+check-tsan: all
+	+@$(tally) $(log_dir) "$(MAKE)" check-tsan-io
+
+ifeq ($(FUZZ_ENGINE),libfuzzer)
+fuzz_link = -fsanitize=fuzzer
+else
+fuzz_driver = obj/fuzz/driver.o
+endif
+fuzz/%: obj/fuzz/%.o $(fuzz_driver) libringway.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(link) $(fuzz_link) -o $@ $^ $(libs)
+.SECONDARY: $(call objs,$(fuzz_c) fuzz/driver.c)
+-include $(patsubst %.c,obj/%.d,$(fuzz_c) fuzz/driver.c)
+
+fuzz-run: $(fuzz_bins)
+	@sh $(S)/fuzz/smoke.sh $(S)/fuzz/corpus $(fuzz_bins)
+
+# -- all tests together; the last line is the sum
+
+.PHONY: check check-all
+check: all
+	+@$(tally) $(log_dir) "$(MAKE)" check-io check-mutants check-unit fuzz-smoke check-e2e
+
+# What takes too long for every day.
+check-all: all
+	+@RINGWAY_LONG=1 $(tally) $(log_dir) "$(MAKE)" check-io check-mutants check-unit fuzz-smoke check-e2e \
+	    check-asan-io check-asan-unit check-asan-e2e check-tsan-io
+
+# -- install: the manual pages name the folder that was compiled in
+
+INSTALL ?= install
+man_dir = $(mandir)/man$(patsubst .%,%,$(suffix $(1)))
+docs = README.md NEWS LICENSE
+
+.PHONY: install uninstall
+install: all
+	$(INSTALL) -d "$(DESTDIR)$(sbindir)" "$(DESTDIR)$(docdir)"
+	$(INSTALL) -m 755 $(bin) "$(DESTDIR)$(sbindir)/$(bin)"
+	$(foreach p,$(man_pages),$(INSTALL) -d "$(DESTDIR)$(call man_dir,$(p))" && \
+	    sed 's|/etc/ringway|$(sysconfdir)/ringway|g' $(S)/$(p) >obj/page && \
+	    $(INSTALL) -m 644 obj/page "$(DESTDIR)$(call man_dir,$(p))/$(notdir $(p))" &&) :
+	$(INSTALL) -m 644 $(addprefix $(S)/,$(docs)) "$(DESTDIR)$(docdir)"
+
+uninstall:
+	rm -f "$(DESTDIR)$(sbindir)/$(bin)"
+	$(foreach p,$(man_pages),rm -f "$(DESTDIR)$(call man_dir,$(p))/$(notdir $(p))" &&) :
+	cd "$(DESTDIR)$(docdir)" 2>/dev/null && rm -f $(docs) || :
+	rmdir "$(DESTDIR)$(docdir)" 2>/dev/null || :
+
+# -- the rest
+
+.PHONY: run tidy dist clean distclean help
+run: all
+	@echo
+	@echo "ringway serves SOCKS5 and HTTP on 127.0.0.1:1080; Ctrl-C ends it.  In another terminal:"
+	@echo "    curl -x socks5h://127.0.0.1:1080 http://example.com/"
+	@echo "    curl -x http://127.0.0.1:1080 http://example.com/"
+	@echo "    curl -p -x http://127.0.0.1:1080 https://example.com/"
+	@echo "More flags by RUN_ARGS, for example: make run RUN_ARGS='-b epoll -l debug'"
+	@echo
+	@exec ./$(bin) $(RUN_ARGS)
+
+tidy:
+	@sh $(S)/contrib/tidy $(S)
+
+dist:
+	@sh $(S)/contrib/dist $(S) ringway-$(VERSION)
+
+clean:
+	rm -rf obj test mutant asan tsan fuzzing fuzz $(bin) libringway.a ringway-*.tar.gz
+
+distclean: clean
+	rm -f config.h config.mk config.log config.status config.stamp srctree Makefile
+
+help:
+	@sed -n 's/^#: //p' $(S)/Makefile
+
+endif
+
+#: Goals (in the source folder they build in ./build; BUILD=DIR chooses another):
+#:   all            the daemon, ringway (what plain 'make' does)
+#:   programs       also the programs of the tests, without running them
+#:   run            build, then serve on 127.0.0.1:1080 in the foreground
+#:   deps           install what the goals beside it need: make deps run, make deps check
+#:   check          every test; the last line says how many passed and failed
+#:   check-io       the I/O contract on each backend
+#:   check-unit     unit tests
+#:   check-e2e      the daemon from outside; PYTEST_ARGS='-k name' chooses
+#:   check-mutants  deliberate faults must be caught by the contract's suite
+#:   fuzz-smoke     every fuzz target: its corpus and a bounded, seeded run
+#:   check-asan     check-io and check-unit under address and undefined sanitizers
+#:   check-tsan     check-io under the thread sanitizer
+#:   check-all      all of these
+#:   tidy           layers, lengths, licence lines, white space
+#:   install        to DESTDIR and the folders given to configure; uninstall
+#:   dist           a source archive
+#:   clean          what was built; distclean: also what configure wrote
+#: Variables: V=1 shows commands; CC, CFLAGS, CPPFLAGS, LDFLAGS; DESTDIR.

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: ISC */
+/* What no single key can tell: conf_validate() of conf.h. */
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <linux/capability.h>
+#endif
+
+#include "conf/conf.h"
+#include "conf/store.h"
+
+/* A session has at least a client and an upstream socket. */
+enum { SESSION_FDS_MIN = 2 };
+
+struct check {
+	struct conf		*conf;
+	const struct conf_env	*env;
+	struct conf_problems	*problems;
+};
+
+#define PROBLEM(check, severity, key, ...) \
+	conf_problems_add((check)->problems, severity, conf_origin_of((check)->conf, key), key, \
+	    __VA_ARGS__)
+
+/* Was every part of this listener's address accepted? */
+static bool
+listener_is_sound(const struct check *check, size_t index)
+{
+	static const char *const parts[] = { "", ".addr", ".port" };
+	char key[64];
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		snprintf(key, sizeof(key), "listen.%zu%s", index, parts[i]);
+		if (conf_origin_is_bad(check->conf, key))
+			return false;
+	}
+	return true;
+}
+
+/* The key to name when address and port together are wrong: the one that somebody wrote. */
+static const char *
+listener_key(const struct check *check, size_t index, char key[64])
+{
+	char port[64];
+
+	snprintf(key, 64, "listen.%zu.addr", index);
+	snprintf(port, 64, "listen.%zu.port", index);
+	if (!conf_origin_has(check->conf, key) && conf_origin_has(check->conf, port))
+		strcpy(key, port);
+	return key;
+}
+
+static void
+check_listener(struct check *check, size_t index)
+{
+	struct conf_listen *listen = &check->conf->listen[index];
+	char key[64], any[ADDR_TEXT_MAX];
+
+	snprintf(key, sizeof(key), "listen.%zu.addr", index);
+	memset(&listen->sock, 0, sizeof(listen->sock));
+	listen->unix_path = NULL;
+	/* The schema lets only these two forms through. */
+	if (!addr_parse_ip(span_str(listen->addr), listen->port, &listen->sock)) {
+		listen->unix_path = strchr(listen->addr, ':') + 1;
+		return;
+	}
+	if (!addr_is_loopback(&listen->sock) && listener_is_sound(check, index))
+		PROBLEM(check, CONF_WARNING, key,
+		    "open proxy: %s is not loopback, and whoever reaches it may use this proxy "
+		    "(listen on 127.0.0.1 or ::1, or keep strangers out with a firewall)",
+		    addr_format(&listen->sock, any));
+}
+
+static bool
+same_listener(const struct conf_listen *a, const struct conf_listen *b)
+{
+	if (a->unix_path != NULL || b->unix_path != NULL)
+		return a->unix_path != NULL && b->unix_path != NULL &&
+		    strcmp(a->unix_path, b->unix_path) == 0;
+	return a->port == b->port && addr_same_ip(&a->sock, &b->sock);
+}
+
+static void
+check_listeners(struct check *check)
+{
+	struct conf *conf = check->conf;
+	char key[64];
+
+	if (conf->listen_count == 0)
+		PROBLEM(check, CONF_ERROR, "listen",
+		    "there is no listener, so nothing could be served");
+	for (size_t i = 0; i < conf->listen_count; i++) {
+		check_listener(check, i);
+		for (size_t j = 0; j < i; j++) {
+			if (!listener_is_sound(check, i) || !listener_is_sound(check, j) ||
+			    !same_listener(&conf->listen[i], &conf->listen[j]))
+				continue;
+			PROBLEM(check, CONF_ERROR, listener_key(check, i, key),
+			    "the same address and port as listen.%zu (each listener needs its own)",
+			    j);
+			break;
+		}
+	}
+}
+
+/* What the kernel takes for a name, dev_valid_name(). */
+static bool
+is_interface_name(const char *name)
+{
+	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+		return false;
+	for (; *name != '\0'; name++)
+		if (*name == '/' || *name == ':' || isspace((unsigned char)*name))
+			return false;
+	return true;
+}
+
+static void
+check_limits(struct check *check)
+{
+	const struct conf_limits *limits = &check->conf->limits;
+	uint64_t need = (uint64_t)limits->max_sessions * SESSION_FDS_MIN;
+
+	if (check->env->nofile_hard != UINT64_MAX && need > check->env->nofile_hard)
+		PROBLEM(check, CONF_WARNING, "limits.max_sessions",
+		    "%" PRIu32 " sessions need %" PRIu64 " descriptors or more, and RLIMIT_NOFILE's "
+		    "hard limit is %" PRIu64 " (raise it, or lower this)",
+		    limits->max_sessions, need, check->env->nofile_hard);
+}
+
+int
+conf_validate_in(struct conf *conf, const struct conf_env *env, struct conf_problems *problems)
+{
+	struct check check = { conf, env, problems };
+	size_t errors_before = problems->errors;
+
+	check_listeners(&check);
+	check_limits(&check);
+	if (conf->resolver.min_ttl_s > conf->resolver.max_ttl_s &&
+	    !conf_origin_is_bad(conf, "resolver.min_ttl_s") &&
+	    !conf_origin_is_bad(conf, "resolver.max_ttl_s"))
+		PROBLEM(&check, CONF_ERROR, "resolver.min_ttl_s",
+		    "%" PRIu32 " is more than resolver.max_ttl_s, which is %" PRIu32
+		    " (lower this, or raise that)",
+		    conf->resolver.min_ttl_s, conf->resolver.max_ttl_s);
+	if (!is_interface_name(conf->outbound.interface))
+		PROBLEM(&check, CONF_ERROR, "outbound.interface",
+		    "no interface can have this name (a name like eth0, without /, : and spaces)");
+	if (conf->outbound.mark != 0 && !env->net_admin)
+		PROBLEM(&check, CONF_WARNING, "outbound.mark",
+		    "setting a mark needs CAP_NET_ADMIN, which this process does not have "
+		    "(outgoing connections would fail; give it the capability, or leave the key out)");
+	return problems->errors == errors_before ? 0 : -EINVAL;
+}
+
+static bool
+have_net_admin(void)
+{
+#ifdef __linux__
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+
+	return syscall(SYS_capget, &head, data) == 0 &&
+	    (data[CAP_TO_INDEX(CAP_NET_ADMIN)].effective & CAP_TO_MASK(CAP_NET_ADMIN)) != 0;
+#else
+	return geteuid() == 0;
+#endif
+}
+
+int
+conf_validate(struct conf *conf, struct conf_problems *problems)
+{
+	struct conf_env env = { .nofile_hard = UINT64_MAX, .net_admin = have_net_admin() };
+	struct rlimit nofile;
+
+	if (getrlimit(RLIMIT_NOFILE, &nofile) == 0 && nofile.rlim_max != RLIM_INFINITY)
+		env.nofile_hard = nofile.rlim_max;
+	return conf_validate_in(conf, &env, problems);
+}

@@ -1,0 +1,599 @@
+/* SPDX-License-Identifier: ISC */
+#include "conf/values.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "util/addr.h"
+#include "util/str.h"
+
+enum { DNS_PORT = 53 };
+
+#define UNIX_PREFIX	"unix:"
+
+static void *
+field(const struct conf_row *row, void *base)
+{
+	return (char *)base + row->offset;
+}
+
+static const void *
+field_const(const struct conf_row *row, const void *base)
+{
+	return (const char *)base + row->offset;
+}
+
+bool
+conf_type_is_list(enum conf_type type)
+{
+	return type == CONF_FLAGS || type == CONF_SERVERS;
+}
+
+/* Fields differ in width only: 2, 4 or 8 bytes, unsigned. */
+static void
+store_uint(const struct conf_row *row, void *base, uint64_t value)
+{
+	void *at = field(row, base);
+
+	switch (row->width) {
+	case sizeof(uint16_t):
+		*(uint16_t *)at = (uint16_t)value;
+		break;
+	case sizeof(uint32_t):
+		/* By bytes: an enum's field may be written as a plain integer only so. */
+		memcpy(at, &(uint32_t){ (uint32_t)value }, sizeof(uint32_t));
+		break;
+	default:
+		assert(row->width == sizeof(uint64_t));
+		*(uint64_t *)at = value;
+	}
+}
+
+static uint64_t
+load_uint(const struct conf_row *row, const void *base)
+{
+	const void *at = field_const(row, base);
+	uint32_t value;
+
+	switch (row->width) {
+	case sizeof(uint16_t):
+		return *(const uint16_t *)at;
+	case sizeof(uint32_t):
+		memcpy(&value, at, sizeof(value));
+		return value;
+	default:
+		assert(row->width == sizeof(uint64_t));
+		return *(const uint64_t *)at;
+	}
+}
+
+/* "one of a, b, c" */
+static void
+put_words(const struct conf_row *row, char out[CONF_WHY_MAX / 2])
+{
+	size_t used = 0;
+
+	for (const struct conf_word *word = row->words; word->name != NULL; word++) {
+		int len = snprintf(out + used, CONF_WHY_MAX / 2 - used, "%s%s",
+		    word == row->words ? "one of " : ", ", word->name);
+
+		used += (size_t)len;
+		assert(used < CONF_WHY_MAX / 2);
+	}
+}
+
+char *
+conf_value_expect(const struct conf_row *row, char out[CONF_WHY_MAX])
+{
+	const char *of = row->unit[0] != '\0' ? " of " : "";
+	char words[CONF_WHY_MAX / 2];
+
+	switch (row->type) {
+	case CONF_BOOL:
+		return strcpy(out, "true or false");
+	case CONF_NUMBER:
+		snprintf(out, CONF_WHY_MAX, "a whole number%s%s from %" PRIu64 " to %" PRIu64,
+		    of, row->unit, row->min, row->max);
+		return out;
+	case CONF_SIZE:
+		snprintf(out, CONF_WHY_MAX, "a whole number%s%s from %" PRIu64 " to %" PRIu64
+		    ", alone or with KiB, MiB or GiB right behind it",
+		    of, row->unit, row->min, row->max);
+		return out;
+	case CONF_ENUM:
+		put_words(row, out);
+		return out;
+	case CONF_STRING:
+		if (row->min == 0)
+			snprintf(out, CONF_WHY_MAX, "a text of at most %" PRIu64
+			    " bytes, or \"\" for none", row->max);
+		else
+			snprintf(out, CONF_WHY_MAX, "a text of %" PRIu64 " to %" PRIu64 " bytes",
+			    row->min, row->max);
+		return out;
+	case CONF_IPV4:
+		return strcpy(out, "an IPv4 address like 192.0.2.1, or \"\" for none");
+	case CONF_IPV6:
+		return strcpy(out, "an IPv6 address like 2001:db8::1, or \"\" for none");
+	case CONF_LISTEN_ADDR:
+		return strcpy(out, "an IPv4 or IPv6 address, or unix:/path; the port is a key of its own");
+	case CONF_FLAGS:
+		put_words(row, words);
+		snprintf(out, CONF_WHY_MAX, "a list like [%s], each %s", row->initial, words);
+		return out;
+	case CONF_SERVERS:
+		snprintf(out, CONF_WHY_MAX, "a list of at most %" PRIu64
+		    " addresses like [192.0.2.53, \"[2001:db8::53]:5353\"]", row->max);
+		return out;
+	case CONF_RECORDS:
+		snprintf(out, CONF_WHY_MAX, "a list of %" PRIu64 " to %" PRIu64
+		    " %s, each with keys of its own", row->min, row->max, row->unit);
+		return out;
+	}
+	assert(!"unknown type");
+	return out;
+}
+
+/* Always false, so that a refusal is one statement. */
+static bool refuse(const struct conf_row *, struct conf_text, char *why, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static bool
+refuse(const struct conf_row *row, struct conf_text text, char *why, const char *fmt, ...)
+{
+	char expect[CONF_WHY_MAX], quoted[STR_QUOTED_MAX], what[CONF_WHY_MAX / 4];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(what, sizeof(what), fmt, ap);
+	va_end(ap);
+	conf_value_expect(row, expect);
+	/* Cut rather than overrun: only the help in parentheses can be that long. */
+	snprintf(why, CONF_WHY_MAX, "%s %s (%.*s)", str_quote(text.bytes, quoted), what,
+	    (int)(CONF_WHY_MAX - STR_QUOTED_MAX - sizeof(what) - 8), expect);
+	return false;
+}
+
+static bool
+no_memory(char *why)
+{
+	snprintf(why, CONF_WHY_MAX, "out of memory");
+	return false;
+}
+
+/*
+ * YAML 1.1 reads 010 as eight, 0x10 as sixteen, 1_000 as a thousand and 1:30 as
+ * ninety; other readers disagree.  Nobody has to guess here: they are refused.
+ */
+static const char *
+number_trap(struct span text)
+{
+	char first = text.base[0];
+	size_t digits = 0;
+
+	while (digits < text.len && text.base[digits] >= '0' && text.base[digits] <= '9')
+		digits++;
+	if (first == '-' || first == '+')
+		return "has a sign";
+	if (digits == text.len)
+		return first == '0' && text.len > 1 ?
+		    "has a leading zero, which YAML reads as octal" : "is out of range";
+	if (digits == 0)
+		return "is not a number";
+	if (first == '0' && digits == 1 && span_lower(text.base[1]) == 'x')
+		return "is hexadecimal, write it as a decimal number";
+	if (memchr(text.base, '_', text.len) != NULL)
+		return "has an underscore in it";
+	if (memchr(text.base, ':', text.len) != NULL)
+		return "has a colon in it, which YAML reads as base 60";
+	if (text.base[digits] == '.' || span_lower(text.base[digits]) == 'e')
+		return "is not a whole number";
+	return "is more than a number; the unit is part of the key";
+}
+
+static bool
+set_number(const struct conf_row *row, void *base, struct conf_text text, char *why)
+{
+	static const struct conf_word units[] = {
+		{ "KiB", 1u << 10 }, { "MiB", 1u << 20 }, { "GiB", 1u << 30 },
+	};
+	struct span digits = text.bytes;
+	uint64_t value, factor = 1;
+
+	if (text.quoted)
+		return refuse(row, text, why, "is a text because of its quotes");
+	if (digits.len == 0)
+		return refuse(row, text, why, "is not a number");
+	for (size_t i = 0; row->type == CONF_SIZE && digits.len > 3 && i < 3; i++) {
+		if (!span_is(span_of(digits.base + digits.len - 3, 3), units[i].name))
+			continue;
+		digits.len -= 3;
+		factor = units[i].value;
+		break;
+	}
+	if (!str_to_u64(digits, &value)) {
+		const char *trap = number_trap(digits);
+
+		if (row->type == CONF_SIZE && strncmp(trap, "is more", 7) == 0)
+			trap = "has a unit that is not known";
+		return refuse(row, text, why, "%s", trap);
+	}
+	if (__builtin_mul_overflow(value, factor, &value) || value < row->min || value > row->max)
+		return refuse(row, text, why, "is out of range");
+	store_uint(row, base, value);
+	return true;
+}
+
+/* The words of YAML 1.1 in the three spellings that it allows. */
+static bool
+set_bool(const struct conf_row *row, void *base, struct conf_text text, char *why)
+{
+	static const char *const words[][2] = { { "false", "true" }, { "no", "yes" }, { "off", "on" } };
+
+	if (text.quoted)
+		return refuse(row, text, why, "is a text because of its quotes");
+	for (size_t i = 0; i < 6; i++) {
+		const char *word = words[i / 2][i % 2];
+		char upper[8] = "", title[8] = "";
+
+		for (size_t j = 0; word[j] != '\0'; j++) {
+			upper[j] = (char)(word[j] - 'a' + 'A');
+			title[j] = j == 0 ? upper[j] : word[j];
+		}
+		if (span_is(text.bytes, word) || span_is(text.bytes, upper) ||
+		    span_is(text.bytes, title)) {
+			*(bool *)field(row, base) = i % 2 != 0;
+			return true;
+		}
+	}
+	return refuse(row, text, why, "is neither true nor false");
+}
+
+static const struct conf_word *
+find_word(const struct conf_row *row, struct span text)
+{
+	for (const struct conf_word *word = row->words; word->name != NULL; word++)
+		if (span_is(text, word->name))
+			return word;
+	return NULL;
+}
+
+static bool
+set_enum(const struct conf_row *row, void *base, struct conf_text text, char *why)
+{
+	const struct conf_word *word = find_word(row, text.bytes);
+
+	if (word == NULL)
+		return refuse(row, text, why, "is not known");
+	store_uint(row, base, word->value);
+	return true;
+}
+
+static bool
+has_control(struct span text)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if ((unsigned char)text.base[i] < 0x20 || text.base[i] == 0x7f)
+			return true;
+	return false;
+}
+
+static bool
+store_string(const struct conf_row *row, void *base, struct span text, char *why)
+{
+	char **at = field(row, base);
+	char *copy = strndup(text.base, text.len);
+
+	if (copy == NULL)
+		return no_memory(why);
+	free(*at);
+	*at = copy;
+	return true;
+}
+
+static bool
+set_string(const struct conf_row *row, void *base, struct conf_text text, char *why)
+{
+	if (has_control(text.bytes))
+		return refuse(row, text, why, "has a control character in it");
+	if (text.bytes.len < row->min || text.bytes.len > row->max)
+		return refuse(row, text, why, "is too %s", text.bytes.len < row->min ?
+		    "short" : "long");
+	return store_string(row, base, text.bytes, why);
+}
+
+static bool
+set_ip(const struct conf_row *row, void *base, struct conf_text text, char *why)
+{
+	int family = row->type == CONF_IPV4 ? AF_INET : AF_INET6;
+	struct addr addr = { .len = 0 };
+
+	if (text.bytes.len != 0 && (!addr_parse_ip(text.bytes, 0, &addr) ||
+	    addr.sa.sa_family != family))
+		return refuse(row, text, why, "is not an IPv%c address",
+		    row->type == CONF_IPV4 ? '4' : '6');
+	*(struct addr *)field(row, base) = addr;
+	return true;
+}
+
+static bool
+set_listen_addr(const struct conf_row *row, void *base, struct conf_text text, char *why)
+{
+	const size_t prefix = sizeof(UNIX_PREFIX) - 1;
+	struct span path = text.bytes;
+	struct addr addr;
+
+	if (path.len >= prefix && memcmp(path.base, UNIX_PREFIX, prefix) == 0) {
+		path = span_of(path.base + prefix, path.len - prefix);
+		if (path.len < 2 || path.base[0] != '/' || has_control(path))
+			return refuse(row, text, why, "does not name an absolute path");
+		/* unix(7): the NUL has to fit as well. */
+		if (path.len >= sizeof(((struct sockaddr_un *)0)->sun_path))
+			return refuse(row, text, why, "is longer than a socket's path may be, %zu bytes",
+			    sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
+	} else if (!addr_parse_ip(text.bytes, 0, &addr)) {
+		return refuse(row, text, why, "is not an address");
+	}
+	return store_string(row, base, text.bytes, why);
+}
+
+bool
+conf_value_set(const struct conf_row *row, void *base, struct conf_text text,
+    char why[CONF_WHY_MAX])
+{
+	switch (row->type) {
+	case CONF_BOOL:
+		return set_bool(row, base, text, why);
+	case CONF_NUMBER:
+	case CONF_SIZE:
+		return set_number(row, base, text, why);
+	case CONF_ENUM:
+		return set_enum(row, base, text, why);
+	case CONF_STRING:
+		return set_string(row, base, text, why);
+	case CONF_IPV4:
+	case CONF_IPV6:
+		return set_ip(row, base, text, why);
+	case CONF_LISTEN_ADDR:
+		return set_listen_addr(row, base, text, why);
+	case CONF_FLAGS:
+	case CONF_SERVERS:
+	case CONF_RECORDS:
+		break;
+	}
+	assert(!"a list is not set by one value");
+	return false;
+}
+
+static size_t *
+count_field(const struct conf_row *row, void *base)
+{
+	return (size_t *)(void *)((char *)base + row->count_offset);
+}
+
+static size_t
+list_length(const struct conf_row *row, const void *base)
+{
+	if (row->type == CONF_FLAGS)
+		return (size_t)__builtin_popcountll(load_uint(row, base));
+	return *(const size_t *)(const void *)((const char *)base + row->count_offset);
+}
+
+void
+conf_value_clear(const struct conf_row *row, void *base)
+{
+	void **list = field(row, base);
+
+	if (row->type == CONF_FLAGS) {
+		store_uint(row, base, 0);
+		return;
+	}
+	free(*list);
+	*list = NULL;
+	*count_field(row, base) = 0;
+}
+
+static bool
+add_flag(const struct conf_row *row, void *base, struct conf_text text, char *why)
+{
+	const struct conf_word *word = find_word(row, text.bytes);
+	uint64_t set = load_uint(row, base);
+
+	if (word == NULL)
+		return refuse(row, text, why, "is not known");
+	if ((set & word->value) != 0)
+		return refuse(row, text, why, "is there twice");
+	store_uint(row, base, set | word->value);
+	return true;
+}
+
+/* ADDRESS, IPV4:PORT or [IPV6]:PORT */
+static bool
+parse_server(struct span text, struct addr *addr)
+{
+	const char *colon = text.len == 0 ? NULL : memrchr(text.base, ':', text.len);
+	uint64_t port;
+	struct span host;
+
+	if (addr_parse_ip(text, DNS_PORT, addr))
+		return true;
+	if (colon == NULL)
+		return false;
+	host = span_of(text.base, (size_t)(colon - text.base));
+	/* "::1:53" was an address above; what is left needs brackets to be IPv6. */
+	return str_to_u64(span_of(colon + 1, text.len - host.len - 1), &port) &&
+	    port >= 1 && port <= 65535 && addr_parse_ip(host, (uint16_t)port, addr) &&
+	    (addr->sa.sa_family == AF_INET || host.base[0] == '[');
+}
+
+static bool
+add_server(const struct conf_row *row, void *base, struct conf_text text, char *why)
+{
+	struct addr **list = field(row, base), *grown;
+	size_t *count = count_field(row, base);
+	struct addr addr;
+
+	if (!parse_server(text.bytes, &addr))
+		return refuse(row, text, why, "is not an address with an optional port");
+	if (*count >= row->max)
+		return refuse(row, text, why, "is one too many");
+	grown = reallocarray(*list, *count + 1, sizeof(*grown));
+	if (grown == NULL)
+		return no_memory(why);
+	grown[(*count)++] = addr;
+	*list = grown;
+	return true;
+}
+
+bool
+conf_value_add(const struct conf_row *row, void *base, struct conf_text text,
+    char why[CONF_WHY_MAX])
+{
+	assert(conf_type_is_list(row->type));
+	return row->type == CONF_FLAGS ? add_flag(row, base, text, why) :
+	    add_server(row, base, text, why);
+}
+
+bool
+conf_value_end(const struct conf_row *row, const void *base, char why[CONF_WHY_MAX])
+{
+	if (list_length(row, base) >= row->min)
+		return true;
+	return refuse(row, (struct conf_text){ span_str("[]"), false }, why,
+	    "has too few entries");
+}
+
+static struct span
+trim(struct span text)
+{
+	while (text.len != 0 && text.base[0] == ' ')
+		text = span_of(text.base + 1, text.len - 1);
+	while (text.len != 0 && text.base[text.len - 1] == ' ')
+		text.len--;
+	return text;
+}
+
+bool
+conf_value_from_text(const struct conf_row *row, void *base, struct span text,
+    char why[CONF_WHY_MAX])
+{
+	if (!conf_type_is_list(row->type))
+		return conf_value_set(row, base, (struct conf_text){ text, false }, why);
+	text = trim(text);
+	/* "[::1]:53,..." begins with a bracket too, but does not end with its partner. */
+	if (text.len >= 2 && text.base[0] == '[' && text.base[text.len - 1] == ']' &&
+	    (row->type != CONF_SERVERS || !parse_server(text, &(struct addr){ .len = 0 })))
+		text = trim(span_of(text.base + 1, text.len - 2));
+	conf_value_clear(row, base);
+	while (text.len != 0) {
+		const char *comma = memchr(text.base, ',', text.len);
+		size_t len = comma != NULL ? (size_t)(comma - text.base) : text.len;
+		struct conf_text item = { trim(span_of(text.base, len)), false };
+
+		if (!conf_value_add(row, base, item, why))
+			return false;
+		/* A comma at the very end is forgiven, as in YAML. */
+		len += comma != NULL;
+		text = span_of(text.base + len, text.len - len);
+	}
+	return conf_value_end(row, base, why);
+}
+
+static void
+print_string(const char *text, FILE *out)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	    "0123456789._:/-@";
+
+	/* Quoted in YAML's way: only quotes and backslashes need it, controls were refused. */
+	if (text[0] != '\0' && text[strspn(text, plain)] == '\0') {
+		fputs(text, out);
+		return;
+	}
+	fputc('"', out);
+	for (; *text != '\0'; text++) {
+		if (*text == '"' || *text == '\\')
+			fputc('\\', out);
+		fputc(*text, out);
+	}
+	fputc('"', out);
+}
+
+static void
+print_list(const struct conf_row *row, const void *base, FILE *out)
+{
+	const char *comma = "";
+	const struct addr *servers;
+	char text[ADDR_TEXT_MAX];
+
+	fputc('[', out);
+	if (row->type == CONF_FLAGS) {
+		for (const struct conf_word *word = row->words; word->name != NULL; word++) {
+			if ((load_uint(row, base) & word->value) == 0)
+				continue;
+			fprintf(out, "%s%s", comma, word->name);
+			comma = ", ";
+		}
+	} else {
+		servers = *(struct addr *const *)field_const(row, base);
+		for (size_t i = 0; i < list_length(row, base); i++) {
+			fprintf(out, "%s\"%s\"", comma, addr_format(&servers[i], text));
+			comma = ", ";
+		}
+	}
+	fputc(']', out);
+}
+
+void
+conf_value_print(const struct conf_row *row, const void *base, FILE *out)
+{
+	const void *at = field_const(row, base);
+	char text[ADDR_TEXT_MAX];
+
+	switch (row->type) {
+	case CONF_BOOL:
+		fputs(*(const bool *)at ? "true" : "false", out);
+		break;
+	case CONF_NUMBER:
+	case CONF_SIZE:
+		fprintf(out, "%" PRIu64, load_uint(row, base));
+		break;
+	case CONF_ENUM:
+		for (const struct conf_word *word = row->words; word->name != NULL; word++)
+			if (word->value == load_uint(row, base))
+				fputs(word->name, out);
+		break;
+	case CONF_STRING:
+	case CONF_LISTEN_ADDR:
+		print_string(*(char *const *)at, out);
+		break;
+	case CONF_IPV4:
+	case CONF_IPV6:
+		print_string(((const struct addr *)at)->len == 0 ? "" :
+		    addr_format_ip(at, text), out);
+		break;
+	case CONF_FLAGS:
+	case CONF_SERVERS:
+		print_list(row, base, out);
+		break;
+	case CONF_RECORDS:
+		fputs("[]", out);	/* entries are printed key by key */
+		break;
+	}
+}
+
+void
+conf_value_free(const struct conf_row *row, void *base)
+{
+	if (row->type == CONF_STRING || row->type == CONF_LISTEN_ADDR) {
+		free(*(char **)field(row, base));
+		*(char **)field(row, base) = NULL;
+	} else if (row->type == CONF_SERVERS || row->type == CONF_RECORDS) {
+		conf_value_clear(row, base);
+	}
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: ISC */
+/*
+ * env: what one worker lends to the code that serves its sessions.  Everything
+ * in it belongs to the worker and is used on the worker's thread only.
+ */
+#ifndef RW_NET_ENV_H
+#define RW_NET_ENV_H
+
+#include "conf/conf.h"
+#include "io/io.h"
+#include "util/counters.h"
+#include "util/log.h"
+
+struct dialer;
+struct http1_field;
+
+struct env {
+	struct io_loop		*loop;
+	struct io_pool		*pool;		/* relay and handshake blocks */
+	struct dialer		*dialer;
+	const struct conf	*conf;
+	struct counters		*count;
+	struct http1_field	*fields;	/* limits.header_count of them: scratch for one head at a time */
+	const struct addr	*own;		/* where we listen, for loop detection */
+	size_t			 own_count;
+	const char		*via;		/* our pseudonym in Via, unique to this process */
+	int			 worker;
+};
+
+static inline struct log_who
+env_who(const struct env *env, uint64_t session_id)
+{
+	return (struct log_who){ env->worker, session_id };
+}
+
+/* One of our own listeners?  A wildcard listener matches its port on any loopback address. */
+bool	env_is_self(const struct env *, const struct addr *);
+
+/*
+ * Relay memory has been short for longer than resetting stalled peers takes to
+ * free it: new sessions are to be refused.
+ */
+bool	env_overloaded(const struct env *);
+
+enum { ENV_STARVED_REFUSE_MS = 2000 };
+
+#endif

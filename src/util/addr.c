@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: ISC */
+#include "util/addr.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "util/hash.h"
+
+static void
+set_in(struct addr *addr, const void *ip, uint16_t port)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(port) };
+
+	memcpy(&in.sin_addr, ip, sizeof(in.sin_addr));
+	memset(addr, 0, sizeof(*addr));
+	addr->in = in;
+	addr->len = sizeof(in);
+}
+
+bool
+addr_parse_ip(struct span text, uint16_t port, struct addr *addr)
+{
+	char buf[INET6_ADDRSTRLEN];
+	struct in6_addr ip;
+	bool brackets = text.len >= 2 && text.base[0] == '[' && text.base[text.len - 1] == ']';
+
+	if (brackets) {
+		text.base++;
+		text.len -= 2;
+	}
+	/* An embedded NUL would hide what follows it from inet_pton. */
+	if (text.len == 0 || text.len >= sizeof(buf) || memchr(text.base, '\0', text.len) != NULL)
+		return false;
+	memcpy(buf, text.base, text.len);
+	buf[text.len] = '\0';
+	if (!brackets && inet_pton(AF_INET, buf, &ip) == 1) {
+		set_in(addr, &ip, port);
+		return true;
+	}
+	if (inet_pton(AF_INET6, buf, &ip) != 1)
+		return false;
+	memset(addr, 0, sizeof(*addr));
+	addr->in6.sin6_family = AF_INET6;
+	addr->in6.sin6_port = htons(port);
+	addr->in6.sin6_addr = ip;
+	addr->len = sizeof(addr->in6);
+	return true;
+}
+
+void
+addr_from_sockaddr(struct addr *addr, const struct sockaddr *sa, socklen_t len)
+{
+	memset(addr, 0, sizeof(*addr));
+	/* accept(2) of an unnamed Unix peer may give less than a family: nothing is known. */
+	if (sa == NULL || len < (socklen_t)(offsetof(struct sockaddr, sa_family) +
+	    sizeof(sa->sa_family)))
+		return;
+	addr->sa.sa_family = sa->sa_family;
+	if (sa->sa_family == AF_INET && len >= (socklen_t)sizeof(addr->in)) {
+		memcpy(&addr->in, sa, sizeof(addr->in));
+		addr->len = sizeof(addr->in);
+	} else if (sa->sa_family == AF_INET6 && len >= (socklen_t)sizeof(addr->in6)) {
+		memcpy(&addr->in6, sa, sizeof(addr->in6));
+		addr->len = sizeof(addr->in6);
+	} else if (sa->sa_family == AF_UNIX) {
+		addr->len = sizeof(sa->sa_family);
+	}
+}
+
+static bool
+is_in(const struct addr *addr)
+{
+	return addr->len != 0 && addr->sa.sa_family == AF_INET;
+}
+
+static bool
+is_in6(const struct addr *addr)
+{
+	return addr->len != 0 && addr->sa.sa_family == AF_INET6;
+}
+
+uint16_t
+addr_port(const struct addr *addr)
+{
+	if (is_in(addr))
+		return ntohs(addr->in.sin_port);
+	return is_in6(addr) ? ntohs(addr->in6.sin6_port) : 0;
+}
+
+void
+addr_set_port(struct addr *addr, uint16_t port)
+{
+	if (is_in(addr))
+		addr->in.sin_port = htons(port);
+	else if (is_in6(addr))
+		addr->in6.sin6_port = htons(port);
+}
+
+void
+addr_unmap(struct addr *addr)
+{
+	uint8_t ip[4];
+
+	if (!is_in6(addr) || !IN6_IS_ADDR_V4MAPPED(&addr->in6.sin6_addr))
+		return;
+	memcpy(ip, &addr->in6.sin6_addr.s6_addr[12], sizeof(ip));
+	set_in(addr, ip, ntohs(addr->in6.sin6_port));
+}
+
+bool
+addr_is_loopback(const struct addr *addr)
+{
+	struct addr plain = *addr;
+
+	addr_unmap(&plain);
+	if (is_in(&plain))
+		return ntohl(plain.in.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	return is_in6(&plain) && IN6_IS_ADDR_LOOPBACK(&plain.in6.sin6_addr);
+}
+
+/* The bytes of the address itself; none for Unix peers and for no address. */
+static struct span
+ip_bytes(const struct addr *addr)
+{
+	if (is_in(addr))
+		return span_of(&addr->in.sin_addr, sizeof(addr->in.sin_addr));
+	if (is_in6(addr))
+		return span_of(&addr->in6.sin6_addr, sizeof(addr->in6.sin6_addr));
+	return span_of(NULL, 0);
+}
+
+/* fe80::1 on one link is not fe80::1 on another (RFC 4007 section 6). */
+static uint32_t
+scope_of(const struct addr *addr)
+{
+	return is_in6(addr) && IN6_IS_ADDR_LINKLOCAL(&addr->in6.sin6_addr) ?
+	    addr->in6.sin6_scope_id : 0;
+}
+
+bool
+addr_same_ip(const struct addr *a, const struct addr *b)
+{
+	struct addr x = *a, y = *b;
+
+	addr_unmap(&x);
+	addr_unmap(&y);
+	return x.sa.sa_family == y.sa.sa_family && scope_of(&x) == scope_of(&y) &&
+	    (x.len == 0) == (y.len == 0) && span_eq(ip_bytes(&x), ip_bytes(&y));
+}
+
+uint64_t
+addr_hash_ip(const struct addr *addr, uint64_t seed)
+{
+	struct addr plain = *addr;
+	struct span ip;
+
+	addr_unmap(&plain);
+	ip = ip_bytes(&plain);
+	return hash_bytes(ip.len != 0 ? ip.base : "", ip.len, seed);
+}
+
+char *
+addr_format_ip(const struct addr *addr, char out[ADDR_TEXT_MAX])
+{
+	const char *word = NULL;
+
+	if (is_in(addr))
+		inet_ntop(AF_INET, &addr->in.sin_addr, out, ADDR_TEXT_MAX);
+	else if (is_in6(addr))
+		inet_ntop(AF_INET6, &addr->in6.sin6_addr, out, ADDR_TEXT_MAX);
+	else
+		word = addr->len != 0 && addr->sa.sa_family == AF_UNIX ? "unix" : "-";
+	if (word != NULL)
+		snprintf(out, ADDR_TEXT_MAX, "%s", word);
+	return out;
+}
+
+char *
+addr_format(const struct addr *addr, char out[ADDR_TEXT_MAX])
+{
+	char ip[ADDR_TEXT_MAX];
+
+	addr_format_ip(addr, ip);
+	/* The precision tells the compiler that the port always fits. */
+	if (is_in(addr))
+		snprintf(out, ADDR_TEXT_MAX, "%.*s:%u", INET_ADDRSTRLEN, ip, addr_port(addr));
+	else if (is_in6(addr))
+		snprintf(out, ADDR_TEXT_MAX, "[%.*s]:%u", INET6_ADDRSTRLEN, ip, addr_port(addr));
+	else
+		snprintf(out, ADDR_TEXT_MAX, "%.*s", INET_ADDRSTRLEN, ip);
+	return out;
+}
