@@ -88,7 +88,8 @@ backend_c := $(filter-out $(if $(filter io_uring,$(BACKENDS)),,backends/uring%) 
 	$(if $(readiness),,backends/ready%) \
 	$(if $(filter epoll,$(BACKENDS)),,backends/epoll%) \
 	$(if $(filter kqueue,$(BACKENDS)),,backends/kqueue%) \
-	$(if $(filter iocp,$(BACKENDS)),,backends/iocp%),$(backend_c))
+	$(if $(filter iocp,$(BACKENDS)),,backends/iocp%),$(backend_c)) \
+	$(if $(RW_SHIM),test/shim/kevent.c)
 
 main_c := src/main.c
 daemon_c := $(filter-out $(main_c),$(call in_src,src/*.c src/*/*.c))
@@ -103,7 +104,7 @@ fuzz_bins := $(fuzz_c:%.c=%)
 
 # -- rules
 
-includes = -I. -I$(S)/include -I$(S)/src -I$(S)/backends
+includes = -I. -I$(S)/include -I$(S)/src -I$(S)/backends $(if $(RW_SHIM),-I$(S)/test/shim)
 compile = $(CC) -include config.h $(includes) $(CPPFLAGS) $(RW_CFLAGS) $(CFLAGS)
 link = $(CC) $(CFLAGS) $(RW_LDFLAGS) $(LDFLAGS)
 libs = $(RW_LIBS) $(LIBS)
@@ -164,9 +165,15 @@ io_runs := $(foreach b,$(BACKENDS),"-b $(b)") \
 	    "-b io_uring --uring-level 0" "-b io_uring --uring-level 1" \
 	    "-b io_uring --uring-level 2")
 
-.PHONY: check-io check-unit check-e2e check-mutants fuzz-smoke fuzz-run
+.PHONY: check-io check-unit check-e2e check-mutants check-kqueue check-kqueue-e2e fuzz-smoke fuzz-run
 check-io: $(io_suite)
 	@sh $(S)/test/netns.sh sh $(S)/test/io.sh ./$(io_suite) $(io_runs)
+
+# The kqueue backend over test/shim, with its mutants, and its branches for
+# systems that are not here, by syntax alone.
+check-kqueue: kqueue/config.mk
+	@sh $(S)/test/shim/syntax.sh $(S) $(CC)
+	+@$(MAKE) --no-print-directory -C kqueue check-io check-mutants
 
 ifeq ($(CRITERION),yes)
 check-unit: test/unit_suite
@@ -208,6 +215,10 @@ asan/config.mk: config.mk
 	@RW_SUBDIR=asan sh ./config.status --quiet $(asan_args) && touch $@
 tsan/config.mk: config.mk
 	@RW_SUBDIR=tsan sh ./config.status --quiet $(tsan_args) && touch $@
+kqueue/config.mk: config.mk
+	@RW_SUBDIR=kqueue sh ./config.status --quiet --with-backends=kqueue && touch $@
+check-kqueue-e2e: kqueue/config.mk
+	+@$(MAKE) --no-print-directory -C kqueue check-e2e
 # The first of these that works: libFuzzer, our own driver with the address
 # sanitizer, our own driver alone.
 fuzzing/config.mk: config.mk
@@ -250,12 +261,13 @@ fuzz-run: $(fuzz_bins)
 
 .PHONY: check check-all
 check: all
-	+@$(tally) $(log_dir) "$(MAKE)" check-io check-mutants check-unit fuzz-smoke check-e2e
+	+@$(tally) $(log_dir) "$(MAKE)" check-io check-mutants $(if $(filter epoll,$(BACKENDS)),check-kqueue) \
+	    check-unit fuzz-smoke check-e2e
 
 # What takes too long for every day.
 check-all: all
-	+@RINGWAY_LONG=1 $(tally) $(log_dir) "$(MAKE)" check-io check-mutants check-unit fuzz-smoke check-e2e \
-	    check-asan-io check-asan-unit check-asan-e2e check-tsan-io
+	+@RINGWAY_LONG=1 $(tally) $(log_dir) "$(MAKE)" check-io check-mutants check-kqueue check-unit fuzz-smoke \
+	    check-e2e check-kqueue-e2e check-asan-io check-asan-unit check-asan-e2e check-tsan-io
 
 # -- install: the manual pages name the folder that was compiled in
 
@@ -298,7 +310,7 @@ dist:
 	@sh $(S)/contrib/dist $(S) ringway-$(VERSION)
 
 clean:
-	rm -rf obj test mutant asan tsan fuzzing fuzz $(bin) libringway.a ringway-*.tar.gz
+	rm -rf obj test mutant asan tsan kqueue fuzzing fuzz $(bin) libringway.a ringway-*.tar.gz
 
 distclean: clean
 	rm -f config.h config.mk config.log config.status config.stamp srctree Makefile

@@ -169,8 +169,11 @@ static void
 set_result(struct io_op *op, int32_t res, int32_t syserr)
 {
 #if IO_MUTANT == IO_MUTANT_LOST_LAST_BYTE
-	if ((op->kind == IO_RECV || op->kind == IO_RECV_POOL) && res > 1)
+	if ((op->kind == IO_RECV || op->kind == IO_RECV_POOL) && res > 1) {
 		res--;
+		if (op->kind == IO_RECV_POOL)	/* what its users look at */
+			op->u.pool.bufs[op->u.pool.n - 1].len--;
+	}
 #endif
 	assert(res >= 0 || res >= IO_EOTHER);
 	op->res = res;

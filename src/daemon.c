@@ -157,16 +157,21 @@ bind_listeners(struct daemon *d)
 static void
 log_listeners(const struct daemon *d)
 {
-	char text[ADDR_TEXT_MAX];
+	static const struct { uint32_t bit; const char *name; } words[] = {
+		{ CONF_PROTO_SOCKS5, "socks5" }, { CONF_PROTO_SOCKS4, "socks4" }, { CONF_PROTO_HTTP, "http" }
+	};
 
 	for (size_t i = 0; i < d->conf->listen_count; i++) {
 		const struct conf_listen *c = &d->conf->listen[i];
+		char at[ADDR_TEXT_MAX], protocols[32] = "";
+		size_t len = 0;
 
-		log_info(LOG_C_NONE, log_main, "listening addr=%s protocols=%s%s%s",
-		    c->unix_path != NULL ? c->addr : addr_format(&d->own[i], text),
-		    c->protocols & CONF_PROTO_SOCKS5 ? "socks5," : "",
-		    c->protocols & CONF_PROTO_SOCKS4 ? "socks4," : "",
-		    c->protocols & CONF_PROTO_HTTP ? "http," : "");
+		for (size_t k = 0; k < sizeof words / sizeof words[0]; k++)
+			if (c->protocols & words[k].bit)
+				len += (size_t)snprintf(protocols + len, sizeof protocols - len, "%s%s",
+				    len > 0 ? "," : "", words[k].name);
+		log_info(LOG_C_NONE, log_main, "listening addr=%s protocols=%s",
+		    c->unix_path != NULL ? c->addr : addr_format(&d->own[i], at), protocols);
 	}
 }
 

@@ -241,7 +241,6 @@ tear_down(struct worker *w)
 	if (w->env.pool != NULL)
 		io_pool_free(w->env.pool);
 	free(w->env.fields);
-	io_loop_free(w->env.loop);
 }
 
 static void
@@ -294,4 +293,8 @@ worker_join(struct worker *w)
 	if (w->running)
 		pthread_join(w->thread, NULL);
 	w->running = false;
+	/* Not by the thread: until it is joined, the daemon may still post to its loop (C32). */
+	if (w->env.loop != NULL)
+		io_loop_free(w->env.loop);
+	w->env.loop = NULL;
 }

@@ -76,4 +76,6 @@ CASE(signals_do_not_disturb_blocking_turns_and_ops, "C5 C10")
 	t_close(&b);
 	t_loop_end(l);
 }
+#else
+CASE_NOT_HERE(signals_do_not_disturb_blocking_turns_and_ops, "C5 C10", "Windows has no signals")
 #endif

@@ -187,6 +187,8 @@ CASE(wake_works_from_a_signal_handler, "C6 C5")
 	CHECK(signals > 0);
 	t_loop_end(signal_loop);
 }
+#else
+CASE_NOT_HERE(wake_works_from_a_signal_handler, "C6 C5", "Windows has no signals")
 #endif
 
 struct again {

@@ -165,6 +165,12 @@ CASE_ALONE(connect_that_nobody_answers_times_out, "C16")
 	t_close(&a);
 	t_loop_end(l);
 }
+#else
+CASE_NOT_HERE(connect_without_a_route_is_network_unreachable, "C16", "needs a network namespace")
+CASE_NOT_HERE(connect_to_an_unreachable_host_is_host_unreachable, "C16", "needs a network namespace")
+CASE_NOT_HERE(connect_that_a_local_rule_forbids_is_access_denied, "C16 C10",
+    "needs a network namespace")
+CASE_NOT_HERE(connect_that_nobody_answers_times_out, "C16", "needs a network namespace")
 #endif
 
 /* A connect under way: armed, silent, and ended by cancel and by close. */

@@ -147,6 +147,8 @@ CASE(reset_of_the_source_is_told_as_the_source_s, "C29 C10")
 	struct rig g;
 
 	for (int bulk = 0; bulk < 2; bulk++) {
+		if (bulk && n_is_wine())
+			SKIP("in bulk: wine reads a reset that came while nothing waited as an end");
 		rig_open(&g, t_loop(), 0, 0, 16);
 		rig_start(&g, UINT64_MAX);
 		while (g.sent < (bulk ? 3000000 : 100)) {
@@ -154,6 +156,8 @@ CASE(reset_of_the_source_is_told_as_the_source_s, "C29 C10")
 			t_turn(g.l, false);
 			rig_read(&g, 1 << 20);
 		}
+		if (n_is_wine())
+			t_turn_for_ms(g.l, 20);	/* until it waits: see above */
 		n_reset(g.in);
 		while (g.relay.armed) {
 			t_turn(g.l, false);

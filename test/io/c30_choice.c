@@ -150,6 +150,11 @@ CASE_ALONE(loop_without_a_descriptor_to_be_had_is_an_error, "C30 C23")
 	setrlimit(RLIMIT_NOFILE, &lim);
 	t_loop_end(t_loop());
 }
+#else
+CASE_NOT_HERE(limit_on_descriptors_is_fatal_and_not_a_reason_to_go_on, "C30",
+    "no limit on a process's handles can be set")
+CASE_NOT_HERE(loop_without_a_descriptor_to_be_had_is_an_error, "C30 C23",
+    "no limit on a process's handles can be set")
 #endif
 
 #ifdef __linux__
@@ -274,4 +279,8 @@ CASE_ALONE(loops_made_in_threads_after_dropping_privileges_work, "C31 C30")
 		n_join(&t[i]);
 	CHECK_EQ(unprivileged_done, 2);
 }
+#else
+CASE_NOT_HERE(io_uring_that_is_refused_means_epoll, "C30", "io_uring and epoll are Linux's")
+CASE_NOT_HERE(loops_made_in_threads_after_dropping_privileges_work, "C31 C30",
+    "no ids to drop here")
 #endif

@@ -4,7 +4,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 #ifdef _WIN32
-#include <process.h>
+#include <process.h>		/* _spawnv */
 #else
 #include <fcntl.h>
 #include <poll.h>
@@ -111,41 +111,90 @@ t_run_here(const struct t_case *c, struct t_result *r)
 
 #ifdef _WIN32
 
-/* The program again, for this case alone; it prints its own line. */
+/*
+ * There is no fork: the program is started again for this case alone, and told
+ * the handle, which it inherits, of the memory that its verdict goes to.
+ */
+static intptr_t
+start(const struct t_case *c, HANDLE map)
+{
+	extern char t_self[];
+	const char *argv[12];
+	char level[16], handle[24];
+	unsigned n = 0;
+
+	snprintf(level, sizeof level, "%d", t_opts.uring_level);
+	snprintf(handle, sizeof handle, "%lu", (unsigned long)(uintptr_t)map);
+	argv[n++] = t_self;
+	argv[n++] = "-b";
+	argv[n++] = t_opts.backend;
+	argv[n++] = "--uring-level";
+	argv[n++] = level;
+	argv[n++] = "--only";
+	argv[n++] = c->name;
+	argv[n++] = "--result";
+	argv[n++] = handle;
+	if (t_opts.no_splice)
+		argv[n++] = "--no-splice";
+	argv[n] = NULL;
+	fflush(stdout);
+	return _spawnv(_P_NOWAIT, t_self, argv);
+}
+
+static void
+judge(const struct t_case *c, struct t_result *r, bool late, DWORD code, unsigned limit_s)
+{
+	const char *base = strrchr(c->file, '/');
+	/* r->file is an address of the other process. */
+	char where[120];
+
+	if (!late && r->verdict != T_PASS)
+		return;		/* the case spoke for itself */
+	snprintf(where, sizeof where, "%.90s, after line %d", base != NULL ? base + 1 : c->file,
+	    r->line);
+	r->verdict = T_FAIL;
+	if (late)
+		snprintf(r->text, sizeof r->text, "%s: still running after %u s", where, limit_s);
+	else if ((c->flags & T_DIES) == 0 && code == 0)
+		r->verdict = T_PASS;
+	else if ((c->flags & T_DIES) != 0 && code == 3 && r->expects_abort)
+		r->verdict = T_PASS;
+	else if ((c->flags & T_DIES) != 0)
+		snprintf(r->text, sizeof r->text, "%s: %s (exit code %lx)", where,
+		    r->expects_abort ? "the assertion did not fail" :
+		    "ended before the point of interest", (unsigned long)code);
+	else
+		snprintf(r->text, sizeof r->text, "%s: exit code %lx", where, (unsigned long)code);
+}
+
 void
 t_run(const struct t_case *c, struct t_result *r, bool here, unsigned limit_s)
 {
-	extern char t_self[];
+	SECURITY_ATTRIBUTES inherit = { .nLength = sizeof inherit, .bInheritHandle = TRUE };
+	struct t_result *shared;
+	DWORD code = 0;
+	HANDLE map;
 	intptr_t h;
-	DWORD code = 1;
-	char level[16];
+	bool late;
 
 	if (here) {
 		t_run_here(c, r);
 		return;
 	}
-	snprintf(level, sizeof level, "%d", t_opts.uring_level);
-	h = _spawnl(_P_NOWAIT, t_self, t_self, "-b", t_opts.backend, "--uring-level", level,
-	    "--only", c->name, t_opts.no_splice ? "--no-splice" : NULL, NULL);
-	r->verdict = T_FAIL;
-	if (h == -1) {
-		snprintf(r->text, sizeof r->text, "could not start the case's process");
-		return;
-	}
-	if (WaitForSingleObject((HANDLE)h, limit_s * 1000) != WAIT_OBJECT_0) {
+	map = CreateFileMappingA(INVALID_HANDLE_VALUE, &inherit, PAGE_READWRITE, 0, sizeof *r,
+	    NULL);
+	if (map == NULL || (shared = MapViewOfFile(map, FILE_MAP_WRITE, 0, 0, 0)) == NULL ||
+	    (h = start(c, map)) == -1)
+		abort();
+	if ((late = WaitForSingleObject((HANDLE)h, limit_s * 1000) != WAIT_OBJECT_0))
 		TerminateProcess((HANDLE)h, 1);
-		snprintf(r->text, sizeof r->text, "still running after %u s", limit_s);
-	} else {
+	else
 		GetExitCodeProcess((HANDLE)h, &code);
-		/* 3: abort(); 99: ditto, after t_expect_abort(), by runner.c's handler. */
-		if (code == 0 || (code == 99 && (c->flags & T_DIES)))
-			r->verdict = T_PASS;
-		else if (code == 77)
-			r->verdict = T_SKIP;
-		else
-			snprintf(r->text, sizeof r->text, "exit code %lu", (unsigned long)code);
-	}
 	CloseHandle((HANDLE)h);
+	*r = *shared;
+	UnmapViewOfFile(shared);
+	CloseHandle(map);
+	judge(c, r, late, code, limit_s);
 }
 
 #else

@@ -37,6 +37,16 @@ n_init(void)
 #endif
 }
 
+bool
+n_is_wine(void)
+{
+#ifdef _WIN32
+	return GetProcAddress(GetModuleHandleA("ntdll.dll"), "wine_get_version") != NULL;
+#else
+	return false;
+#endif
+}
+
 void
 n_addr4(struct n_addr *a, const char *ip, uint16_t port)
 {
@@ -322,6 +332,16 @@ n_reset_seen(io_fd fd)
 
 	while ((n = n_recv(fd, skip, sizeof skip, &err)) > 0)
 		;
+#ifdef _WIN32
+	/*
+	 * wine reads a reset that came while nobody waited as an end.  But after a
+	 * FIN the first send goes out, after a reset it fails at once.
+	 */
+	if (n == 0 && n_is_wine() && send(fd, skip, 1, 0) < 0) {
+		err = n_errno();
+		n = -1;
+	}
+#endif
 	return n < 0 && err == N_RESET;
 }
 

@@ -36,6 +36,7 @@ n_sa_mut(struct n_addr *a)
 }
 
 void	 n_init(void);				/* once a process */
+bool	 n_is_wine(void);			/* Windows' calls by wine: its own faults are not the backend's */
 void	 n_addr4(struct n_addr *, const char *ip, uint16_t port);
 bool	 n_addr6(struct n_addr *, const char *ip, uint16_t port);
 uint16_t n_port(const struct n_addr *);

@@ -49,6 +49,8 @@ void	t_register(struct t_case *);
 #define CASE(id, tags)		T_CASE(id, tags, 0)
 #define CASE_DIES(id, tags)	T_CASE(id, tags, T_DIES)
 #define CASE_ALONE(id, tags)	T_CASE(id, tags, T_ALONE)
+/* In the #else of a case that this system can't run: it is listed, and skipped with the reason. */
+#define CASE_NOT_HERE(id, tags, why) CASE(id, tags) { SKIP(why); }
 
 /* ---- verdicts ---- */
 
