@@ -13,7 +13,13 @@ MAKEFLAGS += --no-builtin-rules
 .DEFAULT_GOAL := all
 
 # The goals beside deps say which packages are wanted; DEPS=ci adds a set.
-deps_sets = run $(if $(filter check% fuzz%,$(MAKECMDGOALS)),test) $(DEPS)
+deps_sets = run $(if $(filter check% fuzz%,$(MAKECMDGOALS)),test) \
+	$(if $(filter check-wine% check-all,$(MAKECMDGOALS)),wine) $(DEPS)
+
+# Goals that a system without the daemon (Windows) can't reach.
+daemon_tests := check-unit check-e2e check-kqueue check-kqueue-e2e fuzz-smoke fuzz-run \
+	check-asan-io check-asan-unit check-asan-e2e check-tsan-io check-tsan-e2e
+daemon_goals := run install $(daemon_tests)
 
 ifneq ($(origin RW_CONFIGURED),file)
 # ---- in the source folder ----------------------------------------------------
@@ -67,6 +73,21 @@ deps:
 	@sh $(srcdir)/contrib/deps $(deps_sets)
 	@sh ./config.status --quiet
 
+else ifneq ($(and $(filter no,$(DAEMON)),$(filter $(daemon_goals),$(MAKECMDGOALS))),)
+# ---- in a build folder without the daemon, asked for what needs it -----------
+
+others := $(filter-out $(daemon_goals),$(MAKECMDGOALS))
+.PHONY: $(MAKECMDGOALS) the-others
+
+$(others): the-others
+	@:
+the-others:
+	+@$(MAKE) --no-print-directory $(others)
+$(filter $(daemon_tests),$(MAKECMDGOALS)):
+	@echo "SKIP: $@: not for this host: only the I/O layer and its suite are built"
+$(filter run install,$(MAKECMDGOALS)):
+	@echo "$@: the daemon is not built for this host: only the I/O layer and its suite" >&2; exit 1
+
 else
 # ---- in a build folder -------------------------------------------------------
 
@@ -86,6 +107,7 @@ readiness := $(if $(filter epoll kqueue,$(BACKENDS)),yes)
 backend_c := $(call in_src,backends/*.c)
 backend_c := $(filter-out $(if $(filter io_uring,$(BACKENDS)),,backends/uring%) \
 	$(if $(readiness),,backends/ready%) \
+	$(if $(readiness)$(filter io_uring,$(BACKENDS)),,backends/pipe%) \
 	$(if $(filter epoll,$(BACKENDS)),,backends/epoll%) \
 	$(if $(filter kqueue,$(BACKENDS)),,backends/kqueue%) \
 	$(if $(filter iocp,$(BACKENDS)),,backends/iocp%),$(backend_c)) \
@@ -110,8 +132,13 @@ link = $(CC) $(CFLAGS) $(RW_LDFLAGS) $(LDFLAGS)
 libs = $(RW_LIBS) $(LIBS)
 
 .PHONY: all programs
+ifeq ($(DAEMON),no)
+all: $(io_suite)
+programs: all
+else
 all: $(bin)
 programs: all $(io_suite) $(if $(filter yes,$(CRITERION)),test/unit_suite) $(fuzz_bins)
+endif
 
 $(bin): $(call objs,$(main_c)) libringway.a
 	$(call say,LINK,$@)$(link) -o $@ $^ $(libs)
@@ -165,9 +192,35 @@ io_runs := $(foreach b,$(BACKENDS),"-b $(b)") \
 	    "-b io_uring --uring-level 0" "-b io_uring --uring-level 1" \
 	    "-b io_uring --uring-level 2")
 
-.PHONY: check-io check-unit check-e2e check-mutants check-kqueue check-kqueue-e2e fuzz-smoke fuzz-run
+.PHONY: check-io check-wine check-wine-mutants check-unit check-e2e check-mutants check-kqueue check-kqueue-e2e fuzz-smoke fuzz-run
+ifeq ($(SYSTEM),windows)
+check-wine: check-io
+check-wine-mutants: check-mutants
+check-io: $(io_suite)
+	@sh $(S)/test/netns.sh sh $(S)/test/io-wine.sh ./$(io_suite) -b iocp
+else
 check-io: $(io_suite)
 	@sh $(S)/test/netns.sh sh $(S)/test/io.sh ./$(io_suite) $(io_runs)
+
+# The iocp backend: built for Windows inside this build, run by wine.
+check-wine check-wine-mutants:
+	+@why='there is no wine64'; \
+	for w in wine64 /usr/lib/wine/wine64 /usr/lib64/wine/wine64 wine; do \
+		if command -v $$w >/dev/null 2>&1; then why=; break; fi; \
+	done; \
+	command -v $(wine_host)-gcc >/dev/null 2>&1 || why='there is no $(wine_host)-gcc'; \
+	[ -z "$$why" ] || why="$$why ('make deps $@' installs it)"; \
+	case `uname -m` in x86_64 | amd64) ;; *) why='the suite is built for x86-64' ;; esac; \
+	if [ -n "$$why" ]; then echo "SKIP: $@: $$why"; \
+	else $(MAKE) --no-print-directory $@-here; fi
+
+.PHONY: check-wine-here check-wine-mutants-here
+check-wine-here: goal = check-io
+check-wine-mutants-here: goal = check-mutants
+# What the command line sets (CC=clang) is for this system.
+check-wine-here check-wine-mutants-here: wine/config.mk
+	+@MAKEFLAGS="$${MAKEFLAGS%%-- *}" $(MAKE) --no-print-directory -C wine V=$(V) $(goal)
+endif
 
 # The kqueue backend over test/shim, with its mutants, and its branches for
 # systems that are not here, by syntax alone.
@@ -197,14 +250,23 @@ mutant/$(1)/obj/%.o: $(S)/%.c config.mk
 	@mkdir -p $$(@D)
 	$$(call say,CC,"$$*.c ($(1))")$$(compile) -I$$(S)/test/io -O0 -w -U_FORTIFY_SOURCE \
 	    -DIO_MUTANT=IO_MUTANT_$(1) -MMD -MP -c -o $$@ $$<
-mutant/$(1)/io_suite: $(mutant_c:%.c=mutant/$(1)/obj/%.o)
+mutant/$(1)/io_suite$(EXEEXT): $(mutant_c:%.c=mutant/$(1)/obj/%.o)
 	$$(call say,LINK,$$@)$$(link) -o $$@ $$^ $$(libs)
 -include $(mutant_c:%.c=mutant/$(1)/obj/%.d)
 endef
 $(foreach m,$(mutants),$(eval $(call mutant_rules,$(m))))
 
 check-mutants: $(io_suite) $(mutants:%=mutant/%/io_suite)
-	@sh $(S)/test/netns.sh sh $(S)/test/mutants.sh "$(BACKENDS)" ./$(io_suite) $(mutants)
+	@sh $(S)/test/netns.sh sh $(S)/test/mutants.sh "$(BACKENDS)" ./test/io_suite $(mutants)
+
+# Windows: the name without .exe is a script that asks wine.  A case has wine's
+# time limit, not the short one of mutants.sh: slow is not caught.
+ifeq ($(EXEEXT),.exe)
+check-mutants: test/io_suite
+test/io_suite $(mutants:%=mutant/%/io_suite): %: %.exe
+	@printf '#!/bin/sh\nexec sh "%s" ./%s "$$@" --time-limit 40\n' \
+	    '$(RW_SRCDIR)/test/io-wine.sh' $< >$@ && chmod +x $@
+endif
 
 # -- builds inside the build: other flags, the same sources
 
@@ -215,6 +277,12 @@ asan/config.mk: config.mk
 	@RW_SUBDIR=asan sh ./config.status --quiet $(asan_args) && touch $@
 tsan/config.mk: config.mk
 	@RW_SUBDIR=tsan sh ./config.status --quiet $(tsan_args) && touch $@
+# Compiler and flags of this build are for another system: not taken over.
+wine_host = x86_64-w64-mingw32
+wine_args = --host=$(wine_host) --with-backends=iocp --disable-sanitize --disable-fuzz \
+	CC= AR= PKG_CONFIG= CPPFLAGS= LDFLAGS= LIBS= 'CFLAGS=-O2 -g'
+wine/config.mk: config.mk
+	@RW_SUBDIR=wine sh ./config.status --quiet $(wine_args) && touch $@
 kqueue/config.mk: config.mk
 	@RW_SUBDIR=kqueue sh ./config.status --quiet --with-backends=kqueue && touch $@
 check-kqueue-e2e: kqueue/config.mk
@@ -267,7 +335,8 @@ check: all
 # What takes too long for every day.
 check-all: all
 	+@RINGWAY_LONG=1 $(tally) $(log_dir) "$(MAKE)" check-io check-mutants check-kqueue check-unit fuzz-smoke \
-	    check-e2e check-kqueue-e2e check-asan-io check-asan-unit check-asan-e2e check-tsan-io
+	    check-e2e check-kqueue-e2e check-asan-io check-asan-unit check-asan-e2e check-tsan-io \
+	    check-wine check-wine-mutants
 
 # -- install: the manual pages name the folder that was compiled in
 
@@ -310,7 +379,7 @@ dist:
 	@sh $(S)/contrib/dist $(S) ringway-$(VERSION)
 
 clean:
-	rm -rf obj test mutant asan tsan kqueue fuzzing fuzz $(bin) libringway.a ringway-*.tar.gz
+	rm -rf obj test mutant asan tsan kqueue wine fuzzing fuzz $(bin) libringway.a ringway-*.tar.gz
 
 distclean: clean
 	rm -f config.h config.mk config.log config.status config.stamp srctree Makefile
@@ -333,6 +402,8 @@ endif
 #:   fuzz-smoke     every fuzz target: its corpus and a bounded, seeded run
 #:   check-asan     check-io and check-unit under address and undefined sanitizers
 #:   check-tsan     check-io under the thread sanitizer
+#:   check-wine     the I/O contract on the Windows backend, cross-built, under wine;
+#:                  check-wine-mutants: its deliberate faults
 #:   check-all      all of these
 #:   tidy           layers, lengths, licence lines, white space
 #:   install        to DESTDIR and the folders given to configure; uninstall

@@ -16,4 +16,8 @@ PYTHONDONTWRITEBYTECODE=1
 # nginx is where only root looks.
 PATH=$PATH:/usr/sbin:/sbin
 export PATH PYTHONDONTWRITEBYTECODE
-exec "$py" -m pytest -p no:cacheprovider -ra test/e2e "$@"
+# A short name: the path of a Unix socket has room for 107 bytes.
+tmp=$(mktemp -d /tmp/rw-e2e.XXXXXX) || exit 1
+trap 'rm -rf "$tmp"' 0
+trap 'exit 130' 1 2 15
+"$py" -m pytest -p no:cacheprovider --basetemp="$tmp/t" -ra test/e2e "$@"

@@ -39,6 +39,8 @@ struct exchange {
 	struct io_op		 out;		/* send to the client */
 
 	enum request_state	 request;
+	bool			 up_short;	/* the last send to the origin was */
+	bool			 up_after_fin;	/* with FAILED: the origin had ended its answer before */
 	enum http1_method	 method;
 	bool			 client_is_10;
 	struct http1_framing	 req;

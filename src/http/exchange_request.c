@@ -2,6 +2,7 @@
 /* The request on its way to the origin. */
 #include "http/exchange_internal.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 static void on_up_sent(struct io_loop *, struct io_op *);
@@ -75,6 +76,19 @@ exchange_request_step(struct exchange *x)
 	    x->req_left, &x->client.env->count->n[COUNT_BYTES_UP], on_up_relayed);
 }
 
+/* An origin may answer and close without reading everything: `down` will tell. */
+static void
+request_failed(struct exchange *x, const struct io_op *op)
+{
+	x->request = REQUEST_FAILED;
+	/*
+	 * Linux says EPIPE to the first call when the origin's FIN came before its
+	 * reset (tcp_reset()): then its answer was whole.  Behind a short send it
+	 * says nothing: a ring may have kept the reset to itself.
+	 */
+	x->up_after_fin = op->kind == IO_SEND && op->syserr == EPIPE && !x->up_short;
+}
+
 static void
 on_up_sent(struct io_loop *loop, struct io_op *op)
 {
@@ -84,11 +98,11 @@ on_up_sent(struct io_loop *loop, struct io_op *op)
 	if (x->ending)
 		return;
 	if (op->res < 0) {
-		/* An origin may answer and close without reading everything: `down` will tell. */
-		x->request = REQUEST_FAILED;
+		request_failed(x, op);
 		return;
 	}
 	exchange_progress(x);
+	x->up_short = (size_t)op->res < x->up_rest.len;
 	x->up_rest = span_of(x->up_rest.base + op->res, x->up_rest.len - (size_t)op->res);
 	if (x->up_rest.len > 0) {
 		stream_send(x->upstream, &x->up, x->up_rest.base, x->up_rest.len, on_up_sent);
@@ -111,7 +125,7 @@ on_up_relayed(struct io_loop *loop, struct io_op *op)
 		return;
 	exchange_progress(x);
 	if (op->res < 0 && op->u.relay.dst_failed) {
-		x->request = REQUEST_FAILED;
+		request_failed(x, op);
 		return;
 	}
 	if (op->res < 0 || op->u.relay.moved < x->req_left) {

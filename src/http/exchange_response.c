@@ -299,6 +299,16 @@ on_out_sent(struct io_loop *loop, struct io_op *op)
 	exchange_response_step(x);
 }
 
+/*
+ * A body whose end is the close has ended, but was it the origin's FIN?  With a
+ * send under way the reset that cut it may have been told to that one.
+ */
+static bool
+cut_by_reset(const struct exchange *x)
+{
+	return x->request != REQUEST_DONE && !x->up_after_fin && stream_was_reset(x->upstream);
+}
+
 static void
 on_down_relayed(struct io_loop *loop, struct io_op *op)
 {
@@ -312,6 +322,8 @@ on_down_relayed(struct io_loop *loop, struct io_op *op)
 		exchange_cut(x);
 	else if (op->res < 0 || (length && op->u.relay.moved < x->resp_left))
 		upstream_ended(x, op->res);
+	else if (!length && cut_by_reset(x))
+		upstream_ended(x, IO_ERESET);
 	else
 		response_done(x);
 }

@@ -11,6 +11,7 @@
 #include "net/dial_list.h"
 #include "net/sockopt.h"
 #include "net/tally.h"
+#include "util/fault.h"
 #include "util/log.h"
 
 /* RFC 8305 section 3: how long the less wanted family waits for the other's answer. */
@@ -228,6 +229,9 @@ dial_cancel(struct dial *dial)
 	tally_add(&d->stats.cancelled, 1);
 	d->dials--;
 	free(dial);
+#if RW_FAULT == RW_FAULT_DOUBLE_FREE
+	free(dial);
+#endif
 }
 
 /* ---- errors ---- */

@@ -58,3 +58,19 @@ stream_acked_bytes(const struct stream *s)
 #endif
 	return 0;
 }
+
+bool
+stream_was_reset(const struct stream *s)
+{
+#ifdef __linux__
+	enum { STATE_CLOSE = 7 };	/* TCP_CLOSE of <netinet/tcp.h>, which can't be had beside <linux/tcp.h> */
+	struct tcp_info info = { 0 };
+	socklen_t len = sizeof info;
+
+	return getsockopt(s->sock.fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+	    info.tcpi_state == STATE_CLOSE;
+#else
+	(void)s;
+	return false;
+#endif
+}

@@ -42,6 +42,13 @@ stream_of_sock(struct io_sock *sock)
  */
 uint64_t	 stream_acked_bytes(const struct stream *);
 
+/*
+ * The peer has reset the connection, whoever was told of it: the kernel tells a
+ * reset once, so after a send has had it a receive finds an end.  False where
+ * the system does not say; true also for a reset that came behind the FIN.
+ */
+bool		 stream_was_reset(const struct stream *);
+
 /* Only a pair of plain streams may be given to io_relay(). */
 static inline bool
 stream_is_plain(const struct stream *s)

@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+#include "util/fault.h"
+
 static void on_prefix(struct io_loop *, struct io_op *);
 static void on_relay(struct io_loop *, struct io_op *);
 
@@ -87,7 +89,9 @@ on_relay(struct io_loop *loop, struct io_op *op)
 	} else if (t->end == TUNNEL_RUNNING) {
 		d->ended = true;
 		/* An error here is the other direction's to find out. */
+#if RW_FAULT != RW_FAULT_LOST_HALF_CLOSE
 		(void)stream_shutdown(d->to);
+#endif
 		if (other(d)->ended)
 			stop(t, TUNNEL_FINISHED, 0);
 		else

@@ -72,7 +72,7 @@ class NetNs:
 
     def sysctl(self, name, value):
         """Sets one of this namespace's own knobs, by its path below net/."""
-        with self, open("/proc/thread-self/root/proc/sys/net/" + name, "w", encoding="ascii") as f:
+        with self, open("/proc/sys/net/" + name, "w", encoding="ascii") as f:
             f.write(value)
 
     def __enter__(self):
