@@ -232,6 +232,7 @@ check-kqueue: kqueue/config.mk
 ifeq ($(CRITERION),yes)
 check-unit: test/unit_suite
 	@sh $(S)/test/netns.sh sh $(S)/test/unit.sh ./test/unit_suite
+	@sh $(S)/test/ringway-reload.sh
 else
 check-unit:
 	@echo "SKIP: check-unit: criterion was not found by configure ('make deps check' installs it)"
@@ -312,7 +313,8 @@ $(foreach m,$(sim_faults),$(eval $(call sim_fault_rules,$(m),-DRW_FAULT=RW_FAULT
 .PHONY: check-sim check-sim-io check-sim-faults
 check-sim: test/sim_suite
 	@./test/sim_suite --seeds $(or $(SIM_SEEDS),2000)
-	@for s in $(sim_seeds); do ./test/sim_suite --seed $$s || exit 1; done
+	@for s in $(sim_seeds); do ./test/sim_suite --seed $$s >test/sim_seed.log || \
+	    { cat test/sim_seed.log; exit 1; }; tail -n 1 test/sim_seed.log; done
 check-sim-io: test/sim_io_suite
 	@./test/sim_io_suite -b sim
 check-sim-faults: $(foreach m,$(mutants) $(sim_faults),simfault/$(m)/sim_suite)
@@ -402,8 +404,19 @@ install: all
 	    sed 's|/etc/ringway|$(sysconfdir)/ringway|g' $(S)/$(p) >obj/page && \
 	    $(INSTALL) -m 644 obj/page "$(DESTDIR)$(call man_dir,$(p))/$(notdir $(p))" &&) :
 	$(INSTALL) -m 644 $(addprefix $(S)/,$(docs)) "$(DESTDIR)$(docdir)"
+	sed 's|/etc/ringway|$(sysconfdir)/ringway|g' $(S)/contrib/ringway-reload >obj/ringway-reload
+	$(INSTALL) -m 755 obj/ringway-reload "$(DESTDIR)$(sbindir)/ringway-reload"
+	$(INSTALL) -d "$(DESTDIR)$(sysconfdir)/ringway"
+	$(INSTALL) -m 644 $(S)/etc/ringway.full.yaml "$(DESTDIR)$(sysconfdir)/ringway"
+	@# The administrator's own stays.
+	[ -e "$(DESTDIR)$(sysconfdir)/ringway/ringway.yaml" ] || \
+	    $(INSTALL) -m 644 $(S)/etc/ringway.yaml "$(DESTDIR)$(sysconfdir)/ringway"
 
 uninstall:
+	rm -f "$(DESTDIR)$(sbindir)/ringway-reload" "$(DESTDIR)$(sysconfdir)/ringway/ringway.full.yaml"
+	! cmp -s $(S)/etc/ringway.yaml "$(DESTDIR)$(sysconfdir)/ringway/ringway.yaml" || \
+	    rm -f "$(DESTDIR)$(sysconfdir)/ringway/ringway.yaml"
+	rmdir "$(DESTDIR)$(sysconfdir)/ringway" 2>/dev/null || :
 	rm -f "$(DESTDIR)$(sbindir)/$(bin)"
 	$(foreach p,$(man_pages),rm -f "$(DESTDIR)$(call man_dir,$(p))/$(notdir $(p))" &&) :
 	cd "$(DESTDIR)$(docdir)" 2>/dev/null && rm -f $(docs) || :

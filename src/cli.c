@@ -8,14 +8,22 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "policy/snapshot.h"
 #include "util/str.h"
 
 static const char default_config_path[] = RW_SYSCONFDIR "/ringway/ringway.yaml";
 
+/* Those with a letter have it as their id. */
+enum {
+	OPTION_DAEMON = 1,
+	OPTION_PID_FILE,
+	OPTION_HASH_PASSWORD
+};
+
 static const struct option {
-	char		 letter;
+	char		 id;
 	const char	*name;
-	const char	*operand;	/* NULL = takes none */
+	const char	*operand;	/* NULL = takes none; "[...]" = may be left out */
 	const char	*help;
 } options[] = {
 	{ 'c', "config", "FILE", "configuration file" },
@@ -23,23 +31,37 @@ static const struct option {
 	{ 'b', "backend", "NAME", "auto, io_uring or epoll; over the file's" },
 	{ 'o', NULL, "KEY=VALUE", "set one key over the file's, for example -o listen.0.port=8080" },
 	{ 't', "check", "FILE", "print every problem in FILE and whether it would start" },
+	{ OPTION_DAEMON, "daemon", NULL, "go to the background once the listeners are open" },
+	{ OPTION_PID_FILE, "pid-file", "FILE", "write the process id there; over the file's" },
+	{ OPTION_HASH_PASSWORD, "hash-password", "[PW]",
+	    "print a password record; without PW, ask or read a line" },
 	{ 'V', "version", NULL, "print the version, the backends and the one used here" },
 	{ 'h', "help", NULL, "print this" },
 };
 
 enum { OPTION_COUNT = sizeof(options) / sizeof(options[0]) };
 
+static bool
+has_letter(const struct option *option)
+{
+	return option->id >= 'A';
+}
+
 void
 cli_usage(FILE *out)
 {
 	fputs("usage: ringway [options]\n"
-	    "       ringway -t FILE [options]\n\n", out);
+	    "       ringway -t FILE [options]\n"
+	    "       ringway --hash-password [PW]\n\n", out);
 	for (size_t i = 0; i < OPTION_COUNT; i++) {
 		const struct option *option = &options[i];
-		char left[40];
+		char letter[] = { '-', option->id, '\0' }, left[40];
 
-		snprintf(left, sizeof(left), "-%c%s%s%s%s", option->letter,
-		    option->name != NULL ? ", --" : "", option->name != NULL ? option->name : "",
+		if (!has_letter(option))
+			strcpy(letter, "  ");
+		snprintf(left, sizeof(left), "%s%s%s%s%s", letter,
+		    option->name == NULL ? "" : has_letter(option) ? ", --" : "  --",
+		    option->name != NULL ? option->name : "",
 		    option->operand != NULL ? " " : "",
 		    option->operand != NULL ? option->operand : "");
 		fprintf(out, "  %-24s %s\n", left, option->help);
@@ -54,7 +76,7 @@ static const struct option *
 find_letter(char letter)
 {
 	for (size_t i = 0; i < OPTION_COUNT; i++)
-		if (options[i].letter == letter)
+		if (has_letter(&options[i]) && options[i].id == letter)
 			return &options[i];
 	return NULL;
 }
@@ -101,11 +123,10 @@ unknown_option(FILE *err, const char *arg, struct span name)
 }
 
 static bool
-add_override(struct cli *cli, char option, const char *key, size_t key_len, const char *value,
-    FILE *err)
+add_override(struct cli *cli, const char *spelling, struct span key, const char *value, FILE *err)
 {
 	struct cli_override *grown;
-	char *copy = strndup(key, key_len);
+	char *copy = strndup(key.base, key.len);
 
 	grown = reallocarray(cli->overrides, cli->override_count + 1, sizeof(*grown));
 	if (grown != NULL)
@@ -115,7 +136,7 @@ add_override(struct cli *cli, char option, const char *key, size_t key_len, cons
 		fputs("ringway: out of memory\n", err);
 		return false;
 	}
-	grown[cli->override_count++] = (struct cli_override){ option, copy, value };
+	grown[cli->override_count++] = (struct cli_override){ spelling, copy, value };
 	return true;
 }
 
@@ -132,7 +153,7 @@ apply(struct cli *cli, const struct option *option, const char *operand, FILE *e
 {
 	const char *equals;
 
-	switch (option->letter) {
+	switch (option->id) {
 	case 't':
 	case 'c':
 		if (cli->config_file != NULL)
@@ -141,24 +162,34 @@ apply(struct cli *cli, const struct option *option, const char *operand, FILE *e
 		if (operand[0] == '\0')
 			return usage_error(err, "no file name:", operand, "ringway --help tells more");
 		cli->config_file = operand;
-		if (option->letter == 't')
+		if (option->id == 't')
 			set_action(cli, CLI_CHECK);
 		return true;
 	case 'l':
-		return add_override(cli, 'l', "log_level", strlen("log_level"), operand, err);
+		return add_override(cli, "-l", span_str("log_level"), operand, err);
 	case 'b':
-		return add_override(cli, 'b', "backend", strlen("backend"), operand, err);
+		return add_override(cli, "-b", span_str("backend"), operand, err);
+	case OPTION_PID_FILE:
+		return add_override(cli, "--pid-file", span_str("pid_file"), operand, err);
 	case 'o':
 		equals = strchr(operand, '=');
 		if (equals == NULL || equals == operand)
 			return usage_error(err, "-o takes KEY=VALUE, not", operand,
 			    "for example -o listen.0.port=8080");
-		return add_override(cli, 'o', operand, (size_t)(equals - operand), equals + 1, err);
+		return add_override(cli, NULL, span_of(operand, (size_t)(equals - operand)),
+		    equals + 1, err);
+	case OPTION_DAEMON:
+		cli->daemon = true;
+		return true;
+	case OPTION_HASH_PASSWORD:
+		cli->password = operand;
+		set_action(cli, CLI_HASH_PASSWORD);
+		return true;
 	case 'V':
 		set_action(cli, CLI_VERSION);
 		return true;
 	default:
-		assert(option->letter == 'h');
+		assert(option->id == 'h');
 		set_action(cli, CLI_HELP);
 		return true;
 	}
@@ -186,10 +217,17 @@ parse_long(struct cli *cli, struct words *words)
 		return usage_error(words->err, "nothing may follow the = in", arg,
 		    "this option takes no value");
 	if (option->operand != NULL && operand == NULL) {
-		if (++words->at >= words->argc)
+		const char *next = words->at + 1 < words->argc ? words->argv[words->at + 1] : NULL;
+		bool optional = option->operand[0] == '[';
+
+		if (next == NULL && !optional)
 			return usage_error(words->err, "a value is missing after", arg,
 			    option->operand);
-		operand = words->argv[words->at];
+		/* What looks like an option is one; after = it is not. */
+		if (next != NULL && !(optional && next[0] == '-')) {
+			operand = next;
+			words->at++;
+		}
 	}
 	return apply(cli, option, operand, words->err);
 }
@@ -272,11 +310,11 @@ apply_override(const struct cli_override *override, struct conf *conf,
 {
 	char where[256];
 
-	if (override->option == 'o') {
+	if (override->spelling == NULL) {
 		conf_set(conf, override->key, override->value, problems);
 		return;
 	}
-	snprintf(where, sizeof(where), "-%c %s", override->option, override->value);
+	snprintf(where, sizeof(where), "%s %s", override->spelling, override->value);
 	conf_set_from(conf, where, override->key, override->value, problems);
 }
 
@@ -299,7 +337,8 @@ conf_from_cli(const struct cli *cli, struct conf **out, struct conf_problems *pr
 		apply_override(&cli->overrides[i], conf, problems);
 	conf_validate(conf, problems);
 	if (problems->errors != errors_before) {
-		conf_free(conf);
+		/* Rules, users and lists can be wrong as well: for the same reason. */
+		snapshot_drop(snapshot_new(conf, 0, problems));
 		return -EINVAL;
 	}
 	*out = conf;

@@ -6,6 +6,7 @@
 #ifndef RW_CLI_H
 #define RW_CLI_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -14,6 +15,7 @@
 enum cli_action {
 	CLI_RUN,
 	CLI_CHECK,		/* -t FILE: problems and warnings, then the verdict */
+	CLI_HASH_PASSWORD,	/* prints a password record */
 	CLI_VERSION,
 	CLI_HELP,
 	CLI_USAGE_ERROR		/* already told; exit CLI_EXIT_USAGE */
@@ -27,7 +29,7 @@ enum {
 
 /* In the order of the command line; the last one for a key wins. */
 struct cli_override {
-	char		 option;	/* 'o', 'l' or 'b' */
+	const char	*spelling;	/* "-l", "--pid-file"; NULL = -o */
 	char		*key;
 	const char	*value;		/* into argv */
 };
@@ -35,6 +37,8 @@ struct cli_override {
 struct cli {
 	enum cli_action		 action;
 	const char		*config_file;	/* -c or -t; NULL = not given; into argv */
+	bool			 daemon;	/* --daemon */
+	const char		*password;	/* of --hash-password; NULL = not given; into argv */
 	struct cli_override	*overrides;
 	size_t			 override_count;
 };

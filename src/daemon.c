@@ -1,27 +1,24 @@
 /* SPDX-License-Identifier: ISC */
-#include "daemon.h"
+#include "daemon_internal.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "net/resolve.h"
-#include "net/sockopt.h"
+#include "sdnotify.h"
 #include "util/cpus.h"
-#include "worker.h"
 
 enum {
-	/* Descriptors that are no sessions: standard streams, rings, listeners, DNS sockets, a log. */
-	FDS_OWN = 24,
-	FDS_PER_WORKER = 12,
+	/* Descriptors that are no sessions: standard streams, rings, listeners, DNS sockets, logs. */
+	FDS_OWN = 28,
+	FDS_PER_WORKER = 16,
 	FDS_PER_SESSION = 2,
 	/*
 	 * Pipes are a luxury: at most this share of the descriptors.  9,900
@@ -29,19 +26,12 @@ enum {
 	 */
 	FDS_PER_PIPE_SHARE = 512,
 	PIPES_MAX = 256,
-	WORKERS_MAX = 1024
+	WORKERS_MAX = 1024,
+	ACCESS_CLOSE_MS = ACCESSLOG_GIVE_UP_MS + 500
 };
 
-struct daemon {
-	const struct conf	*conf;
-	const struct io_choice	*choice;
-	struct worker_shared	 shared;
-	struct worker		*workers;
-	unsigned		 worker_count;
-	struct addr		*own;		/* one a listener: as bound; family AF_UNIX once a socket file is ours */
-	char			 via[24];	/* "ringway-1a2b3c4d": two of us in a chain are no loop */
-	sigset_t		 signals;
-};
+/* Read by nobody yet but the log; outlives the last thread. */
+static struct accesslog_totals access_totals;
 
 uint64_t
 daemon_raise_nofile(void)
@@ -68,6 +58,13 @@ sessions_from_nofile(uint64_t nofile, unsigned workers)
 	return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }
 
+uint32_t
+daemon_max_sessions(const struct daemon *d, const struct conf *conf)
+{
+	return conf->limits.max_sessions != 0 ? conf->limits.max_sessions :
+	    sessions_from_nofile(d->nofile, d->worker_count);
+}
+
 static uint32_t
 pipes_from_nofile(uint64_t nofile)
 {
@@ -76,93 +73,70 @@ pipes_from_nofile(uint64_t nofile)
 	return n == 0 ? UINT32_MAX /* none */ : n > PIPES_MAX ? PIPES_MAX : (uint32_t)n;
 }
 
-/* ---- listeners ---- */
+/* ---- what a plan needs ---- */
 
-static int
-listen_error(const char *text)
+void
+daemon_log_problems(const struct conf_problems *problems)
 {
-	log_error(LOG_C_NONE, log_main, "cannot listen: %s", text);
-	return -1;
+	for (size_t i = 0; i < problems->count; i++)
+		log_write(problems->list[i].severity == CONF_ERROR ? LOG_ERROR : LOG_WARN, LOG_C_NONE,
+		    log_main, "configuration: %s", problems->list[i].text);
 }
 
-/* Port 0: every worker's listener has to be on the port that the first one was given. */
-static void
-learn_port(int fd, struct addr *a)
+int
+daemon_open_access(const struct conf *conf, struct accesslog **out)
 {
-	struct sockaddr_storage ss;
-	socklen_t len = sizeof ss;
+	struct accesslog_config cfg = {
+		.path = conf->access_log.path,
+		.format = conf->access_log.format == CONF_LOG_JSON ? ACCESS_JSON : ACCESS_TEXT,
+		.flush_ms = conf->access_log.flush_ms,
+		.buffer_bytes = conf->access_log.buffer_bytes,
+		.immediate = conf->access_log.immediate
+	};
+	int rc;
 
-	if (getsockname(fd, (struct sockaddr *)&ss, &len) == 0)
-		addr_from_sockaddr(a, (struct sockaddr *)&ss, len);
-}
-
-static int
-bind_tcp(struct daemon *d, size_t i)
-{
-	const struct conf_listen *c = &d->conf->listen[i];
-	unsigned flags = sockopt_v6only(&c->sock, d->conf->listen, d->conf->listen_count) ?
-	    SOCKOPT_V6ONLY : 0;
-	struct addr at = c->sock;
-	char text[SOCKOPT_TEXT_MAX];
-
-	if (sockopt_probe_bind(&at, flags, text) != 0)
-		return listen_error(text);
-	for (unsigned w = 0; w < d->worker_count; w++) {
-		int fd = sockopt_listen(&at, flags | SOCKOPT_REUSEPORT, c->backlog, text);
-
-		if (fd < 0)
-			return listen_error(text);
-		d->workers[w].listeners[i].fd = fd;
-		if (w == 0)
-			learn_port(fd, &at);
-	}
-	d->own[i] = at;
-	return 0;
-}
-
-/* SO_REUSEPORT does not balance Unix sockets: all workers accept from one. */
-static int
-bind_unix(struct daemon *d, size_t i)
-{
-	const struct conf_listen *c = &d->conf->listen[i];
-	char text[SOCKOPT_TEXT_MAX];
-	int fd = sockopt_listen_unix(c->unix_path, c->backlog, text);
-
-	if (fd < 0)
-		return listen_error(text);
-	d->workers[0].listeners[i].fd = fd;
-	d->own[i].sa.sa_family = AF_UNIX;
-	for (unsigned w = 1; w < d->worker_count; w++) {
-		int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-
-		if (copy < 0)
-			return listen_error(strerror(errno));
-		d->workers[w].listeners[i].fd = copy;
-	}
-	return 0;
-}
-
-static int
-bind_listeners(struct daemon *d)
-{
-	int rc = 0;
-
-	/* All of them, so that every problem is told. */
-	for (size_t i = 0; i < d->conf->listen_count; i++)
-		if ((d->conf->listen[i].unix_path != NULL ? bind_unix(d, i) : bind_tcp(d, i)) != 0)
-			rc = -1;
+	*out = NULL;
+	if (cfg.path[0] == '\0')
+		return 0;
+	if ((rc = accesslog_open(out, &cfg, &access_totals)) != 0)
+		log_error(LOG_C_NONE, log_main, "access_log.path: %s: %s", cfg.path, strerror(-rc));
 	return rc;
 }
 
-static void
-log_listeners(const struct daemon *d)
+void
+daemon_plans_free(struct daemon *d, struct worker_plan **plans)
+{
+	for (unsigned i = 0; plans != NULL && i < d->worker_count; i++)
+		worker_plan_free(plans[i]);
+	free(plans);
+}
+
+struct worker_plan **
+daemon_plans(struct daemon *d, struct snapshot *snapshot, struct accesslog *access,
+    struct activation *inherited)
+{
+	struct worker_plan **plans = calloc(d->worker_count, sizeof *plans);
+	bool whole = plans != NULL;
+
+	for (unsigned i = 0; whole && i < d->worker_count; i++)
+		whole = (plans[i] = worker_plan_new(snapshot, access)) != NULL;
+	if (!whole)
+		log_error(LOG_C_NONE, log_main, "out of memory");
+	if (whole && sockets_bind(&d->sockets, snapshot, inherited, plans, d->worker_count) == 0)
+		return plans;
+	daemon_plans_free(d, plans);
+	return NULL;
+}
+
+void
+daemon_log_listeners(const struct snapshot *snapshot)
 {
 	static const struct { uint32_t bit; const char *name; } words[] = {
 		{ CONF_PROTO_SOCKS5, "socks5" }, { CONF_PROTO_SOCKS4, "socks4" }, { CONF_PROTO_HTTP, "http" }
 	};
 
-	for (size_t i = 0; i < d->conf->listen_count; i++) {
-		const struct conf_listen *c = &d->conf->listen[i];
+	for (size_t i = 0; i < snapshot->conf->listen_count; i++) {
+		const struct conf_listen *c = &snapshot->conf->listen[i];
 		char at[ADDR_TEXT_MAX], protocols[32] = "";
 		size_t len = 0;
 
@@ -171,7 +145,7 @@ log_listeners(const struct daemon *d)
 				len += (size_t)snprintf(protocols + len, sizeof protocols - len, "%s%s",
 				    len > 0 ? "," : "", words[k].name);
 		log_info(LOG_C_NONE, log_main, "listening addr=%s protocols=%s",
-		    c->unix_path != NULL ? c->addr : addr_format(&d->own[i], at), protocols);
+		    c->unix_path != NULL ? c->addr : addr_format(&c->sock, at), protocols);
 	}
 }
 
@@ -188,25 +162,20 @@ make_pseudonym(struct daemon *d)
 }
 
 static int
-make_workers(struct daemon *d, uint64_t nofile)
+make_workers(struct daemon *d)
 {
-	const struct conf *conf = d->conf;
-	uint32_t max = conf->limits.max_sessions;
+	const struct conf *conf = d->snapshot->conf;
 
 	d->worker_count = conf->workers != 0 ? conf->workers : cpus_usable();
 	if (d->worker_count > WORKERS_MAX)
 		d->worker_count = WORKERS_MAX;
-	if (max == 0)
-		max = sessions_from_nofile(nofile, d->worker_count);
 	make_pseudonym(d);
-	d->shared.conf = conf;
-	d->shared.choice = d->choice;
-	d->shared.pipes_max = pipes_from_nofile(nofile);
-	sem_init(&d->shared.started, 0, 0);
-	d->shared.limits = limits_new(max, conf->limits.max_sessions_per_ip);
-	d->own = calloc(conf->listen_count, sizeof *d->own);
-	d->workers = calloc(d->worker_count, sizeof *d->workers);
-	if (d->shared.limits == NULL || d->own == NULL || d->workers == NULL)
+	d->shared.choice = d->start->choice;
+	d->shared.pipes_max = pipes_from_nofile(d->nofile);
+	if ((d->shared.limits = limits_new(daemon_max_sessions(d, conf),
+	    conf->limits.max_sessions_per_ip)) == NULL)
+		return -ENOMEM;
+	if ((d->workers = calloc(d->worker_count, sizeof *d->workers)) == NULL)
 		return -ENOMEM;
 	for (unsigned i = 0; i < d->worker_count; i++) {
 		struct worker *w = &d->workers[i];
@@ -216,15 +185,6 @@ make_workers(struct daemon *d, uint64_t nofile)
 		w->next_session_id = i + 1;
 		w->id_step = d->worker_count;
 		w->env.via = d->via;
-		w->env.own = d->own;
-		w->env.own_count = conf->listen_count;
-		w->listener_count = conf->listen_count;
-		if ((w->listeners = calloc(w->listener_count, sizeof *w->listeners)) == NULL)
-			return -ENOMEM;
-		for (size_t k = 0; k < w->listener_count; k++)
-			w->listeners[k] = (struct listener){
-				.worker = w, .conf = &conf->listen[k], .fd = IO_FD_NONE
-			};
 	}
 	return 0;
 }
@@ -242,7 +202,7 @@ start_workers(struct daemon *d)
 			log_error(LOG_C_NONE, log_main, "cannot start: thread of worker %u: %s", i,
 			    strerror(-rc));
 	for (unsigned i = 0; i < started; i++)
-		while (sem_wait(&d->shared.started) != 0)
+		while (sem_wait(&d->shared.reported) != 0)
 			;	/* EINTR */
 	for (unsigned i = 0; i < started; i++)
 		if (d->workers[i].failed != 0) {
@@ -275,103 +235,197 @@ log_totals(struct daemon *d)
 	    (unsigned long long)sum.n[COUNT_BYTES_UP], (unsigned long long)sum.n[COUNT_BYTES_DOWN]);
 }
 
-static void
-free_daemon(struct daemon *d)
-{
-	for (unsigned i = 0; d->workers != NULL && i < d->worker_count; i++) {
-		struct worker *w = &d->workers[i];
-
-		for (size_t k = 0; w->listeners != NULL && k < w->listener_count; k++)
-			if (w->listeners[k].fd != IO_FD_NONE)
-				close(w->listeners[k].fd);
-		free(w->listeners);
-	}
-	for (size_t i = 0; d->own != NULL && i < d->conf->listen_count; i++)
-		if (d->own[i].sa.sa_family == AF_UNIX)
-			unlink(d->conf->listen[i].unix_path);
-	free(d->workers);
-	free(d->own);
-	limits_free(d->shared.limits);
-	sem_destroy(&d->shared.started);
-}
-
-/* ---- signals ---- */
+/* ---- start ---- */
 
 static void
 block_signals(struct daemon *d)
 {
+	static const int taken[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD };
+
 	sigemptyset(&d->signals);
-	sigaddset(&d->signals, SIGINT);
-	sigaddset(&d->signals, SIGTERM);
+	for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
+		sigaddset(&d->signals, taken[i]);
 	pthread_sigmask(SIG_BLOCK, &d->signals, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);	/* a log file at its size limit is a failed write, no more */
 }
 
-/* All workers gone, or a signal, or the time is up: whichever comes first. */
-static bool
-wait_for_end(struct daemon *d, uint32_t seconds)
+static int
+fail_start(struct daemon *d, const char *why)
 {
-	enum { LOOK_MS = 20 };
+	if (why[0] != '\0')
+		log_error(LOG_C_NONE, log_main, "cannot start: %s", why);
+	background_failed(&d->background, "");
+	return -1;
+}
 
-	for (uint64_t left_ms = seconds * UINT64_C(1000);; left_ms -= LOOK_MS) {
-		struct timespec ts = { 0, LOOK_MS * 1000000L };
+/* The snapshot, in the foreground still, so that its problems are seen. */
+static int
+load(struct daemon *d)
+{
+	struct conf_problems problems = { 0 };
+	char text[PRIVS_TEXT_MAX];
 
-		if (limits_sessions(d->shared.limits) == 0)
-			return true;
-		if (left_ms < LOOK_MS || sigtimedwait(&d->signals, NULL, &ts) > 0)
-			return false;
-	}
+	d->snapshot = snapshot_new(d->start->conf, 1, &problems);
+	conf_problems_print(&problems, stderr);
+	conf_problems_free(&problems);
+	if (d->snapshot == NULL)
+		return -1;
+	if (privs_lookup(d->snapshot->conf->user, d->snapshot->conf->group, &d->privs, text) != 0 ||
+	    privs_allowed(&d->privs, text) != 0)
+		return fail_start(d, text);
+	return 0;
+}
+
+/* As root: what only root may do, in the process that stays. */
+static int
+prepare(struct daemon *d)
+{
+	const struct conf *conf = d->snapshot->conf;
+	const struct activation *in = d->start->inherited;
+	char text[BACKGROUND_TEXT_MAX] = "";
+	int rc;
+
+	if (in->origin == ACTIVATION_HANDOVER)
+		background_adopt(&d->background, in->ready_fd);
+	else if (d->start->cli->daemon && background_detach(&d->background, text) != 0)
+		return fail_start(d, text);
+	rc = in->origin == ACTIVATION_HANDOVER ?
+	    background_pid_adopt(&d->pidfile, conf->pid_file, in->pid_fd, text) :
+	    background_pid_take(&d->pidfile, conf->pid_file, text);
+	if (rc != 0)
+		return fail_start(d, text);
+	status_open(&d->status, conf->pid_file);
+	return 0;
+}
+
+static int
+bring_up(struct daemon *d)
+{
+	char text[ACTIVATION_TEXT_MAX] = "";
+	struct worker_plan **plans;
+	int rc;
+
+	d->sockets.owner = &d->privs;
+	if ((rc = resolver_global_init()) != 0)
+		return fail_start(d, strerror(-rc));
+	d->worker_count = 0;
+	if ((rc = make_workers(d)) != 0)
+		return fail_start(d, strerror(-rc));
+	if ((plans = daemon_plans(d, d->snapshot, NULL, d->start->inherited)) == NULL)
+		return fail_start(d, "");
+	for (unsigned i = 0; i < d->worker_count; i++)
+		d->workers[i].first = plans[i];
+	free(plans);
+	if (activation_rest(d->start->inherited, text) != 0)
+		return fail_start(d, text);
+	if (text[0] != '\0')
+		log_info(LOG_C_NONE, log_main, "inherited sockets let go: %s", text);
+	return 0;
+}
+
+/* What a reload will read again, as the user that we are now. */
+static void
+warn_unreadable(const struct daemon *d)
+{
+	const struct conf *conf = d->snapshot->conf;
+	const char *paths[] = {
+		cli_config_path(d->start->cli), conf->acl.file, conf->auth.users_file,
+		conf->auth.whitelist_file
+	};
+
+	for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
+		if (paths[i] != NULL && paths[i][0] != '\0' &&
+		    faccessat(AT_FDCWD, paths[i], R_OK, AT_EACCESS) != 0)
+			log_warn(LOG_C_NONE, log_main, "%s: %s for user %s: a reload would be refused",
+			    paths[i], strerror(errno), conf->user);
+}
+
+static int
+go(struct daemon *d)
+{
+	const struct conf *conf = d->snapshot->conf;
+	struct kdf_config kdf = { .failures_per_minute = conf->auth.failures_per_minute };
+	char text[PRIVS_TEXT_MAX];
+	int rc;
+
+	/* Before the first thread: of the passwords, of the access log, of the workers (C31). */
+	if (privs_drop(&d->privs, privs_needed(conf), text) != 0)
+		return fail_start(d, text);
+	warn_unreadable(d);
+	if ((rc = kdf_new(&d->shared.kdf, &kdf)) != 0)
+		return fail_start(d, strerror(-rc));
+	if (daemon_open_access(conf, &d->access) != 0)
+		return fail_start(d, "");
+	for (unsigned i = 0; i < d->worker_count; i++)
+		d->workers[i].first->access = d->access;
+	if (start_workers(d) != 0)
+		return fail_start(d, "");
+	return 0;
 }
 
 static void
-serve(struct daemon *d)
+say_started(struct daemon *d)
 {
-	int sig;
+	const struct io_choice *choice = d->start->choice;
 
-	while (sigwait(&d->signals, &sig) != 0)
-		;
-	log_info(LOG_C_NONE, log_main, "draining signal=%s sessions=%u timeout_s=%u",
-	    sig == SIGINT ? "SIGINT" : "SIGTERM", limits_sessions(d->shared.limits),
-	    d->conf->shutdown_timeout_s);
-	each_up(d, worker_drain);
-	if (!wait_for_end(d, d->conf->shutdown_timeout_s)) {
-		log_warn(LOG_C_NONE, log_main, "ending sessions that are left sessions=%u",
-		    limits_sessions(d->shared.limits));
-		each_up(d, worker_abort);
+	if (choice->why[0] != '\0')
+		log_warn(LOG_C_NONE, log_main, "backend passed over: %s", choice->why);
+	daemon_log_listeners(d->snapshot);
+	log_info(LOG_C_NONE, log_main, "started version=%s backend=%s workers=%u nofile=%llu pid=%ld configuration=%s",
+	    RW_VERSION, io_choice_name(choice), d->worker_count, (unsigned long long)d->nofile,
+	    (long)getpid(), cli_config_path(d->start->cli) != NULL ? cli_config_path(d->start->cli) :
+	    "defaults");
+	if (background_pid_write(&d->pidfile) != 0)
+		log_warn(LOG_C_NONE, log_main, "pid file not written");
+	if (d->start->inherited->origin != ACTIVATION_HANDOVER)
+		sdnotify_ready("serving");
+	background_ready(&d->background);
+}
+
+static void
+free_daemon(struct daemon *d)
+{
+	for (unsigned i = 0; i < d->worker_count && d->workers != NULL; i++) {
+		worker_join(&d->workers[i]);
+		worker_plan_free(d->workers[i].first);
 	}
+	if (d->access != NULL)
+		accesslog_close(d->access, ACCESS_CLOSE_MS);
+	sockets_close(&d->sockets, !d->handed_over && !d->managed);
+	status_close(&d->status, !d->handed_over);
+	/* Leaves a file with the number of the process that took over alone. */
+	background_pid_release(&d->pidfile);
+	free(d->workers);
+	if (d->shared.kdf != NULL)
+		kdf_free(d->shared.kdf);
+	limits_free(d->shared.limits);
+	sem_destroy(&d->shared.reported);
+	snapshot_drop(d->snapshot);
+	free(d->program);
 }
 
 int
-daemon_run(const struct conf *conf, const struct io_choice *choice)
+daemon_run(const struct daemon_start *start)
 {
-	struct daemon d = { .conf = conf, .choice = choice };
-	uint64_t nofile = daemon_raise_nofile();
-	int rc;
+	struct daemon d = { .start = start, .nofile = daemon_raise_nofile() };
+	int rc = -1;
 
 	block_signals(&d);
-	if ((rc = resolver_global_init()) != 0 || (rc = make_workers(&d, nofile)) != 0) {
-		log_error(LOG_C_NONE, log_main, "cannot start: %s", strerror(-rc));
-		free_daemon(&d);
-		return 1;
-	}
-	if (bind_listeners(&d) != 0) {
-		free_daemon(&d);
-		return 1;
-	}
-	if (choice->why[0] != '\0')
-		log_warn(LOG_C_NONE, log_main, "backend passed over: %s", choice->why);
-	rc = start_workers(&d);
-	if (rc == 0) {
-		log_listeners(&d);
-		log_info(LOG_C_NONE, log_main, "started version=%s backend=%s workers=%u nofile=%llu",
-		    RW_VERSION, io_choice_name(choice), d.worker_count, (unsigned long long)nofile);
-		serve(&d);
+	background_init(&d.background);
+	background_pid_init(&d.pidfile);
+	status_init(&d.status);
+	d.managed = start->inherited->managed;
+	sem_init(&d.shared.reported, 0, 0);
+	d.program = activation_program(start->argv[0]);
+	if (load(&d) == 0 && prepare(&d) == 0 && bring_up(&d) == 0 && (rc = go(&d)) == 0) {
+		say_started(&d);
+		daemon_serve(&d);
+		for (unsigned i = 0; i < d.worker_count; i++)
+			worker_join(&d.workers[i]);
+		log_totals(&d);
 	} else
 		each_up(&d, worker_drain);
-	for (unsigned i = 0; i < d.worker_count; i++)
-		worker_join(&d.workers[i]);
-	if (rc == 0)
-		log_totals(&d);
 	free_daemon(&d);
 	return rc == 0 ? 0 : 1;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: ISC */
 /*
- * listener: one listening socket of one worker: accepts, asks the limits, and
- * starts sessions.  When descriptors or sessions are used up it pauses and
- * looks again a little later; it never spins.
+ * listener: one listening socket of one worker: accepts, asks whitelist and
+ * limits, and starts sessions.  When descriptors or sessions are used up it
+ * pauses and looks again a little later; it never spins.
  */
 #ifndef RW_LISTENER_H
 #define RW_LISTENER_H
@@ -10,17 +10,20 @@
 #include "conf/conf.h"
 #include "io/io.h"
 
+struct snapshot;
 struct worker;
 
 struct listener {
+	struct io_link		 link;		/* on worker->listeners */
 	struct worker		*worker;
-	const struct conf_listen *conf;
-	io_fd			 fd;		/* IO_FD_NONE once adopted */
+	struct snapshot		*snapshot;	/* held: the worker's present one, or the last that had it */
+	const struct conf_listen *conf;		/* in it */
 	struct io_sock		 sock;
 	struct io_op		 accept;
 	struct io_timer		 pause;
 	uint32_t		 pause_ms;	/* of the next pause: doubles up to a second */
-	void			(*closed)(struct worker *);
+	bool			 stopping;
+	void			(*stopped)(struct listener *);
 };
 
 enum {
@@ -28,8 +31,13 @@ enum {
 	LISTENER_PAUSE_MAX_MS = 1000
 };
 
-void	listener_start(struct listener *);
-/* `closed` once, later. */
-void	listener_stop(struct listener *, void (*closed)(struct worker *));
+/* Zeroed, worker, snapshot and conf set.  Takes the descriptor over. */
+void	listener_start(struct listener *, io_fd);
+/*
+ * What had been accepted already becomes sessions, then the socket is closed;
+ * `stopped` once, later.  Whoever holds a copy of the socket (an upgrade) goes
+ * on accepting from the same backlog (C15).
+ */
+void	listener_stop(struct listener *, void (*stopped)(struct listener *));
 
 #endif

@@ -9,7 +9,7 @@ void
 session_set_state(struct session *s, enum session_state state)
 {
 	static const char *const names[] = {
-		"detect", "socks5_greeting", "socks5_request", "socks4", "http",
+		"detect", "socks5_greeting", "socks5_password", "socks5_verify", "socks5_request", "socks4", "http",
 		"dialing", "relaying", "refusing", "closing"
 	};
 
@@ -37,6 +37,8 @@ session_free(struct session *s)
 	io_timer_stop(session_env(s)->loop, &s->timer);
 	input_free(&s->in);
 	free(s->answer);
+	free(s->user);
+	snapshot_drop(s->snapshot);
 	log_debug(session_who(s), "session ended");
 	worker_session_end(s->worker, &s->link, &s->peer);
 	free(s);
@@ -73,6 +75,10 @@ void
 session_close(struct session *s)
 {
 	assert(s->state != SESSION_CLOSING);
+	if (s->state == SESSION_SOCKS5_VERIFY)
+		auth_leave(&s->auth);
+	else if (s->state == SESSION_DIALING)
+		judge_close(&s->judge);
 	session_set_state(s, SESSION_CLOSING);
 	io_timer_stop(session_env(s)->loop, &s->timer);
 	if (s->dial != NULL)
@@ -95,6 +101,52 @@ session_client_gone(void *owner)
 	session_free(s);
 }
 
+static const char *
+proto_word(const struct session *s)
+{
+	static const char *const words[] = {
+		[PROTO_NONE] = NULL, [PROTO_SOCKS4] = "socks4", [PROTO_SOCKS5] = "socks5",
+		[PROTO_HTTP10] = "connect", [PROTO_HTTP11] = "connect"
+	};
+
+	return words[s->proto];
+}
+
+void
+session_log_access(struct session *s, unsigned status, const char *refused_by)
+{
+	static const char *const versions[] = {
+		[PROTO_NONE] = "", [PROTO_SOCKS4] = "SOCKS4", [PROTO_SOCKS5] = "SOCKS5",
+		[PROTO_HTTP10] = "HTTP/1.0", [PROTO_HTTP11] = "HTTP/1.1"
+	};
+	struct env *env = session_env(s);
+	char target[TARGET_TEXT_MAX];
+	struct access_entry e = {
+		.start_us = s->start_us,
+		.dur_us = (io_now(env->loop) - s->start_ns) / 1000,
+		.client = &s->peer, .status = status, .id = s->id,
+		.proto = proto_word(s), .user = span_str(s->user != NULL ? s->user : ""),
+		.acl = refused_by != NULL ? ACCESS_ACL_DENY : ACCESS_ACL_ALLOW,
+		.rule = span_str(refused_by != NULL ? refused_by : s->rule != NULL ? s->rule : "")
+	};
+
+	if (env->access == NULL || s->logged)
+		return;
+	s->logged = true;
+	if (s->target.host_len > 0 || target_is_literal(&s->target)) {
+		e.method = span_str("CONNECT");
+		e.target = e.host = span_of(target, target_authority(&s->target, 0, target));
+		e.version = span_str(versions[s->proto]);
+	}
+	if (s->upstream_addr.len != 0)
+		e.upstream = &s->upstream_addr;
+	if (s->state == SESSION_RELAYING) {
+		e.bytes = tunnel_bytes(&s->tunnel, TUNNEL_DOWN);
+		e.up = tunnel_bytes(&s->tunnel, TUNNEL_UP);
+	}
+	accesslog_write(env->access, &e);
+}
+
 void
 session_refuse(struct session *s, struct span answer)
 {
@@ -113,23 +165,27 @@ bool
 session_start(struct worker *w, const struct listener *l, io_fd fd, const struct addr *peer)
 {
 	struct session *s = calloc(1, sizeof *s);
+	struct io_loop *loop = w->env.loop;
 	char client[ADDR_TEXT_MAX];
 
-	if (s == NULL || (s->client = stream_adopt(w->env.loop, fd)) == NULL) {
+	if (s == NULL || (s->client = stream_adopt(loop, fd)) == NULL) {
 		log_error(LOG_C_INTERNAL, env_who(&w->env, 0), "session refused cause=\"out of memory\"");
 		free(s);
 		close(fd);
 		return false;
 	}
 	s->worker = w;
-	s->listener = l;
+	s->snapshot = snapshot_hold(l->snapshot);
+	s->listen = l->conf;
 	s->peer = *peer;
+	s->start_us = access_now_us();
+	s->start_ns = io_now(loop);
 	input_init(&s->in, w->env.pool);
 	s->id = worker_session_begin(w, &s->link);
 	session_count(s, COUNT_SESSIONS);
 	log_debug(session_who(s), "session started client=%s listener=%s", addr_format(peer, client),
 	    l->conf->addr);
-	session_set_timer_s(s, w->env.conf->limits.handshake_timeout_s, session_handshake_timeout);
+	session_set_timer_s(s, s->snapshot->conf->limits.handshake_timeout_s, session_handshake_timeout);
 	session_receive(s);
 	return true;
 }
@@ -163,6 +219,8 @@ session_abort(struct session *s)
 	case SESSION_CLOSING:
 		break;
 	default:
+		if (s->state == SESSION_DIALING)
+			session_log_failure(s);
 		s->reset = true;
 		session_close(s);
 	}

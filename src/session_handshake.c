@@ -3,6 +3,8 @@
 #include "session_internal.h"
 
 #include <assert.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "proto/detect.h"
 
@@ -50,9 +52,16 @@ malformed(struct session *s, const char *cause)
 
 /* Nothing in the protocol could answer it: drop it, without a reset that would race our FIN. */
 static void
-refuse_silently(struct session *s)
+refuse_silently(struct session *s, const char *cause)
 {
+	session_log_access(s, 0, cause);
 	session_refuse(s, span_of("", 0));
+}
+
+static bool
+wants_password(const struct session *s)
+{
+	return snapshot_wants_password(s->snapshot, s->listen);
 }
 
 static void
@@ -63,7 +72,8 @@ on_method_sent(struct io_loop *loop, struct io_op *op)
 	(void)loop;
 	if (s->state == SESSION_CLOSING)
 		return;
-	if (op->res != SOCKS5_METHOD_REPLY_LEN) {	/* two bytes into an empty socket are never cut */
+	/* Two bytes into an empty socket are never cut. */
+	if (op->res != (int32_t)s->opening_len) {
 		session_close(s);
 		return;
 	}
@@ -75,6 +85,7 @@ parse_socks5_greeting(struct session *s)
 {
 	struct socks5_greeting g;
 	enum socks5_method method;
+	char client[ADDR_TEXT_MAX];
 
 	switch (socks5_parse_greeting(input_bytes(&s->in), &g)) {
 	case SOCKS5_MORE:
@@ -84,20 +95,84 @@ parse_socks5_greeting(struct session *s)
 		break;
 	default:
 		malformed(s, "not a SOCKS5 greeting");
-		refuse_silently(s);
+		refuse_silently(s, "malformed");
 		return;
 	}
 	input_consume(&s->in, g.used);
-	method = socks5_choose_method(&g, false);
+	method = socks5_choose_method(&g, wants_password(s));
 	s->opening_len = socks5_write_method(method, (uint8_t *)s->opening);
 	if (method == SOCKS5_METHOD_UNACCEPTABLE) {
 		session_count(s, COUNT_REFUSED_METHOD);
-		log_info(LOG_C_PROTOCOL, session_who(s), "refused cause=\"no acceptable SOCKS5 method\"");
+		log_info(LOG_C_PROTOCOL, session_who(s),
+		    "refused client=%s cause=\"no acceptable SOCKS5 method\"", addr_format(&s->peer, client));
+		session_log_access(s, SOCKS5_METHOD_UNACCEPTABLE, "method");
 		session_refuse(s, span_of(s->opening, s->opening_len));
 		return;
 	}
-	session_set_state(s, SESSION_SOCKS5_REQUEST);
+	session_set_state(s, method == SOCKS5_METHOD_USERPASS ? SESSION_SOCKS5_PASSWORD :
+	    SESSION_SOCKS5_REQUEST);
 	stream_send(s->client, &s->op, s->opening, s->opening_len, on_method_sent);
+}
+
+/* RFC 1929: the reply, then the request or the end. */
+static void
+password_decided(struct session *s, enum auth_verdict v)
+{
+	char client[ADDR_TEXT_MAX];
+
+	assert(s->state == SESSION_SOCKS5_VERIFY);
+	s->opening_len = socks5_write_userpass_reply(v == AUTH_OK, (uint8_t *)s->opening);
+	if (v == AUTH_OK) {
+		session_set_state(s, SESSION_SOCKS5_REQUEST);
+		stream_send(s->client, &s->op, s->opening, s->opening_len, on_method_sent);
+		return;
+	}
+	session_count(s, v == AUTH_DENIED ? COUNT_REFUSED_PASSWORD : COUNT_REFUSED_THROTTLED);
+	log_info(LOG_C_AUTH, session_who(s), "refused client=%s user=%s cause=\"%s\"",
+	    addr_format(&s->peer, client), s->user, auth_verdict_text(v));
+	session_log_access(s, SOCKS5_REP_GENERAL, v == AUTH_DENIED ? "password" : "throttled");
+	session_refuse(s, span_of(s->opening, s->opening_len));
+}
+
+static void
+on_auth(struct auth_request *r, enum auth_verdict v)
+{
+	password_decided(io_container_of(r, struct session, auth), v);
+}
+
+static void
+parse_socks5_password(struct session *s)
+{
+	struct socks5_userpass up;
+	enum auth_verdict v;
+
+	switch (socks5_parse_userpass(input_bytes(&s->in), &up)) {
+	case SOCKS5_MORE:
+		session_receive(s);
+		return;
+	case SOCKS5_OK:
+		break;
+	default:
+		malformed(s, "not a SOCKS5 user name and password");
+		s->opening_len = socks5_write_userpass_reply(false, (uint8_t *)s->opening);
+		session_log_access(s, SOCKS5_REP_GENERAL, "malformed");
+		session_refuse(s, span_of(s->opening, s->opening_len));
+		return;
+	}
+	if ((s->user = strndup(up.user.base, up.user.len)) == NULL) {
+		session_close(s);
+		return;
+	}
+	session_set_state(s, SESSION_SOCKS5_VERIFY);
+	memset(&s->auth, 0, sizeof s->auth);
+	v = auth_check(session_env(s)->auth, s->snapshot->users, &s->peer, up.user, up.pass,
+	    &s->auth, on_auth);
+	explicit_bzero((void *)(uintptr_t)up.pass.base, up.pass.len);
+	input_consume(&s->in, up.used);
+	if (v != AUTH_PENDING)
+		password_decided(s, v);
+	else if (input_park(&s->in) != 0)
+		session_close(s);
 }
 
 static void
@@ -105,6 +180,7 @@ parse_socks5_request(struct session *s)
 {
 	struct socks5_request req;
 	enum socks5_verdict v = socks5_parse_request(input_bytes(&s->in), &req);
+	char client[ADDR_TEXT_MAX];
 
 	if (v == SOCKS5_MORE) {
 		session_receive(s);
@@ -116,11 +192,12 @@ parse_socks5_request(struct session *s)
 	if (v != SOCKS5_OK) {
 		if (v == SOCKS5_BAD_COMMAND || v == SOCKS5_BAD_ATYP) {
 			session_count(s, COUNT_REFUSED_COMMAND);
-			log_info(LOG_C_PROTOCOL, session_who(s), "refused cause=\"%s\" command=%u",
-			    socks5_verdict_text(v), req.cmd);
+			log_info(LOG_C_PROTOCOL, session_who(s), "refused client=%s cause=\"%s\" command=%u",
+			    addr_format(&s->peer, client), socks5_verdict_text(v), req.cmd);
 		} else
 			malformed(s, socks5_verdict_text(v));
-		session_refuse_socks5(s, socks5_rep_for(v));
+		session_refuse_socks5(s, socks5_rep_for(v),
+		    v == SOCKS5_BAD_COMMAND || v == SOCKS5_BAD_ATYP ? "command" : "malformed");
 		return;
 	}
 	input_consume(&s->in, req.used);
@@ -133,17 +210,27 @@ parse_socks4(struct session *s)
 {
 	struct socks4_request req;
 	enum socks4_verdict v = socks4_parse_request(input_bytes(&s->in), &req);
+	char client[ADDR_TEXT_MAX];
 
 	if (v == SOCKS4_MORE) {
 		session_receive(s);
 		return;
 	}
 	if (v != SOCKS4_OK) {
-		if (v == SOCKS4_BAD_COMMAND)
+		if (v == SOCKS4_BAD_COMMAND) {
 			session_count(s, COUNT_REFUSED_COMMAND);
-		else
+			log_info(LOG_C_PROTOCOL, session_who(s), "refused client=%s cause=\"%s\" command=%u",
+			    addr_format(&s->peer, client), socks4_verdict_text(v), req.cmd);
+		} else
 			malformed(s, socks4_verdict_text(v));
-		session_refuse_socks4(s);
+		session_refuse_socks4(s, v == SOCKS4_BAD_COMMAND ? "command" : "malformed");
+		return;
+	}
+	if (wants_password(s)) {	/* which the protocol can't carry */
+		session_count(s, COUNT_REFUSED_PASSWORD);
+		log_info(LOG_C_AUTH, session_who(s), "refused client=%s cause=\"SOCKS4 has no password\"",
+		    addr_format(&s->peer, client));
+		session_refuse_socks4(s, "password");
 		return;
 	}
 	input_consume(&s->in, req.used);
@@ -152,15 +239,23 @@ parse_socks4(struct session *s)
 }
 
 static void
-on_http_connect(void *owner, struct stream *client, const struct target *target,
-    bool client_is_10)
+on_http_connect(void *owner, struct stream *client, const struct http_connect *request)
 {
 	struct session *s = owner;
+	struct snapshot *before = s->snapshot;
 
+	/* A reload may have come between the connection's start and this request. */
+	s->snapshot = snapshot_hold(request->snapshot);
+	s->listen = request->listen;
+	snapshot_drop(before);
+	free(s->user);
+	s->user = request->user.len > 0 ? strndup(request->user.base, request->user.len) : NULL;
 	s->http = NULL;
 	s->client = client;
-	s->proto = client_is_10 ? PROTO_HTTP10 : PROTO_HTTP11;
-	s->target = *target;
+	s->proto = request->client_is_10 ? PROTO_HTTP10 : PROTO_HTTP11;
+	s->target = request->target;
+	s->start_us = request->start_us;
+	s->start_ns = request->start_ns;
 	session_dial(s);
 }
 
@@ -173,11 +268,15 @@ static void
 start_http(struct session *s)
 {
 	struct stream *client = s->client;
+	struct http_client who = {
+		.session_id = s->id, .peer = &s->peer, .snapshot = s->snapshot, .listen = s->listen,
+		.accepted_ns = s->start_ns
+	};
 
 	session_set_state(s, SESSION_HTTP);
 	io_timer_stop(session_env(s)->loop, &s->timer);
 	s->client = NULL;
-	if (http_conn_start(&s->http, session_env(s), s->id, &s->peer, client, &s->in, &http_owner, s) != 0) {
+	if (http_conn_start(&s->http, session_env(s), &who, client, &s->in, &http_owner, s) != 0) {
 		s->client = client;
 		session_close(s);
 	}
@@ -186,7 +285,7 @@ start_http(struct session *s)
 static bool
 listener_serves(const struct session *s, enum detect_proto p)
 {
-	uint32_t served = s->listener->conf->protocols;
+	uint32_t served = s->listen->protocols;
 
 	return (p == DETECT_SOCKS5 && (served & CONF_PROTO_SOCKS5)) ||
 	    (p == DETECT_SOCKS4 && (served & CONF_PROTO_SOCKS4)) ||
@@ -206,7 +305,7 @@ detect(struct session *s)
 		    addr_format(&s->peer, client),
 		    p == DETECT_UNKNOWN ? "no protocol known here" : "protocol not served by this listener",
 		    first, first == 0x16 ? " hint=\"TLS to a plain listener\"" : "");
-		refuse_silently(s);
+		refuse_silently(s, "protocol");
 		return;
 	}
 	switch (p) {
@@ -239,6 +338,12 @@ session_parse(struct session *s)
 	case SESSION_SOCKS5_GREETING:
 		parse_socks5_greeting(s);
 		break;
+	case SESSION_SOCKS5_PASSWORD:
+		if (input_bytes(&s->in).len > 0)
+			parse_socks5_password(s);
+		else
+			session_receive(s);
+		break;
 	case SESSION_SOCKS5_REQUEST:
 		if (input_bytes(&s->in).len > 0)
 			parse_socks5_request(s);
@@ -261,6 +366,7 @@ session_handshake_timeout(struct io_loop *loop, struct io_timer *timer)
 
 	(void)loop;
 	session_count(s, COUNT_HANDSHAKE_TIMEOUT);
+	session_log_access(s, 0, "handshake_timeout");
 	log_info(LOG_C_TIMEOUT, session_who(s), "client closed cause=handshake_timeout client=%s",
 	    addr_format(&s->peer, client));
 	session_close(s);

@@ -11,15 +11,20 @@
 #include "net/dial.h"
 #include "net/farewell.h"
 #include "net/input.h"
+#include "policy/auth.h"
+#include "policy/judge.h"
 #include "proto/socks4.h"
 #include "proto/socks5.h"
 #include "relay/tunnel.h"
 #include "session.h"
+#include "util/accesslog.h"
 #include "worker.h"
 
 enum session_state {
 	SESSION_DETECT,
 	SESSION_SOCKS5_GREETING,
+	SESSION_SOCKS5_PASSWORD,
+	SESSION_SOCKS5_VERIFY,	/* auth has the password */
 	SESSION_SOCKS5_REQUEST,
 	SESSION_SOCKS4,
 	SESSION_HTTP,		/* http/conn has the stream */
@@ -41,7 +46,8 @@ enum {
 
 struct session {
 	struct worker		*worker;
-	const struct listener	*listener;
+	struct snapshot		*snapshot;	/* held: the one that it started with */
+	const struct conf_listen *listen;	/* in it */
 	struct io_link		 link;		/* on worker->sessions */
 	uint64_t		 id;
 	uint8_t			 state;		/* enum session_state */
@@ -55,14 +61,24 @@ struct session {
 	struct io_op		 op;		/* handshake: receive, or send of `opening` */
 	struct input		 in;		/* until its bytes are sent upstream */
 	struct target		 target;
+	char			*user;		/* authenticated, malloc'ed; NULL = none */
 	struct dial		*dial;
 	struct http_conn	*http;
 	char			*answer;	/* HTTP error to a CONNECT, malloc'ed */
 	size_t			 opening_len;
 	char			 opening[SESSION_OPENING_MAX];
 	uint64_t		 dial_deadline_ns;
+	/* For the access log. */
+	uint64_t		 start_us, start_ns;	/* wall clock, monotonic */
+	struct addr		 upstream_addr;	/* dialled */
+	const char		*rule;		/* that let it through, in the snapshot */
+	bool			 logged;	/* one line a session that is a tunnel, or was to be one */
 	union {
-		struct dial_result dialed;	/* DIALING, once it ended */
+		struct auth_request auth;	/* SOCKS5_VERIFY */
+		struct {
+			struct judge	judge;
+			struct dial_result dialed;	/* once it ended */
+		};				/* DIALING */
 		struct tunnel	 tunnel;	/* RELAYING */
 		struct farewell	 farewell;	/* REFUSING */
 	};
@@ -93,6 +109,8 @@ void	session_set_state(struct session *, enum session_state);
 void	session_set_timer_s(struct session *, uint32_t seconds, io_timer_cb *);
 /* Closes what the session itself holds; what others hold has ended before. */
 void	session_close(struct session *);
+/* The session's line in the access log, once; `refused_by` NULL: the rule that let it through. */
+void	session_log_access(struct session *, unsigned status, const char *refused_by);
 /* A last answer (which must stay until the session is freed), then the close. */
 void	session_refuse(struct session *, struct span answer);
 /* The client's stream is gone with its last answer or its HTTP connection. */
@@ -108,7 +126,9 @@ void	session_handshake_timeout(struct io_loop *, struct io_timer *);
 
 /* The handshake has named s->target and is over; what follows it in s->in is early data. */
 void	session_dial(struct session *);
-void	session_refuse_socks5(struct session *, enum socks5_rep);
-void	session_refuse_socks4(struct session *);
+void	session_log_failure(struct session *);	/* DIALING */
+/* `cause` for the access log; NULL: not refused, it failed. */
+void	session_refuse_socks5(struct session *, enum socks5_rep, const char *cause);
+void	session_refuse_socks4(struct session *, const char *cause);
 
 #endif

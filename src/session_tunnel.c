@@ -8,21 +8,29 @@
 #include "http/reply.h"
 #include "proto/http1.h"
 
-/* Most dials are over by then, and a watch costs a receive and its cancel. */
-enum { DIAL_WATCH_AFTER_MS = 1000 };
+enum {
+	/* Most dials are over by then, and a watch costs a receive and its cancel. */
+	DIAL_WATCH_AFTER_MS = 1000,
+	/* Early data kept while it goes on: beyond it the client is not read, and its reset not seen. */
+	DIAL_WATCH_BYTES = 16 * 1024
+};
+
+static void on_watched(struct io_loop *, struct io_op *);
 
 /* ---- each protocol's words for no ---- */
 
 void
-session_refuse_socks5(struct session *s, enum socks5_rep rep)
+session_refuse_socks5(struct session *s, enum socks5_rep rep, const char *cause)
 {
+	session_log_access(s, rep, cause);
 	s->opening_len = socks5_write_reply(rep, NULL, (uint8_t *)s->opening);
 	session_refuse(s, span_of(s->opening, s->opening_len));
 }
 
 void
-session_refuse_socks4(struct session *s)
+session_refuse_socks4(struct session *s, const char *cause)
 {
+	session_log_access(s, SOCKS4_REP_REFUSED, cause);
 	s->opening_len = socks4_write_reply(SOCKS4_REP_REFUSED, NULL, (uint8_t *)s->opening);
 	session_refuse(s, span_of(s->opening, s->opening_len));
 }
@@ -70,19 +78,57 @@ rep_for_dial(const struct dial_result *r)
 	}
 }
 
-/* The tunnel can't be opened: each protocol's own words for it. */
+/* The tunnel can't be opened: in each protocol's own words, and `cause` for the access log. */
+static void
+refuse_tunnel(struct session *s, enum socks5_rep rep, const struct reply *reply, const char *cause)
+{
+	judge_close(&s->judge);		/* the farewell takes its place */
+	if (s->proto == PROTO_SOCKS5)
+		session_refuse_socks5(s, rep, cause);
+	else if (s->proto == PROTO_SOCKS4)
+		session_refuse_socks4(s, cause);
+	else {
+		session_log_access(s, reply->status, cause);
+		refuse_http(s, reply);
+	}
+}
+
 static void
 refuse_dial(struct session *s, const struct dial_result *r)
 {
-	if (s->proto == PROTO_SOCKS5)
-		session_refuse_socks5(s, rep_for_dial(r));
-	else if (s->proto == PROTO_SOCKS4)
-		session_refuse_socks4(s);
-	else {
-		struct reply reply = reply_for_dial(r);
+	struct reply reply = reply_for_dial(r);
 
-		refuse_http(s, &reply);
-	}
+	/* Allowed, as far as the rules go; the status says what came of it. */
+	s->rule = s->judge.rule;
+	s->upstream_addr = r->peer;
+	refuse_tunnel(s, rep_for_dial(r), &reply, NULL);
+}
+
+/* Ended without an answer while it was dialled: the line that an answer would have got. */
+void
+session_log_failure(struct session *s)
+{
+	s->rule = s->judge.rule;
+	session_log_access(s, s->proto == PROTO_SOCKS5 ? SOCKS5_REP_GENERAL :
+	    s->proto == PROTO_SOCKS4 ? SOCKS4_REP_REFUSED : 502, NULL);
+}
+
+/* Rules, protect_local or a loop. */
+static void
+refuse_judged(struct session *s)
+{
+	struct reply reply = reply_for_judge(&s->judge);
+	char to[TARGET_TEXT_MAX], client[ADDR_TEXT_MAX];
+	enum judge_cause cause = s->judge.cause;
+	const char *rule = s->judge.rule;
+
+	target_authority(&s->target, 0, to);
+	session_count(s, cause == JUDGE_ACL ? COUNT_REFUSED_ACL :
+	    cause == JUDGE_LOCAL ? COUNT_REFUSED_LOCAL :
+	    cause == JUDGE_SELF ? COUNT_REFUSED_LOOP : COUNT_REFUSED_POOL);
+	log_info(LOG_C_ACL, session_who(s), "refused client=%s target=%s cause=%s rule=\"%s\"",
+	    addr_format(&s->peer, client), to, judge_cause_text(cause), rule);
+	refuse_tunnel(s, SOCKS5_REP_NOT_ALLOWED, &reply, rule);
 }
 
 /* ---- relaying ---- */
@@ -97,6 +143,8 @@ on_tunnel_done(struct tunnel *t)
 	    t->end == TUNNEL_UPSTREAM_BROKE ? "upstream" : "aborted",
 	    (unsigned long long)tunnel_bytes(t, TUNNEL_UP),
 	    (unsigned long long)tunnel_bytes(t, TUNNEL_DOWN));
+	session_log_access(s, s->proto == PROTO_HTTP10 || s->proto == PROTO_HTTP11 ? 200 :
+	    s->proto == PROTO_SOCKS4 ? SOCKS4_REP_GRANTED : SOCKS5_REP_OK, NULL);
 	s->reset = t->end != TUNNEL_FINISHED;
 	session_close(s);
 }
@@ -110,7 +158,7 @@ static void
 on_idle_check(struct io_loop *loop, struct io_timer *timer)
 {
 	struct session *s = io_container_of(timer, struct session, timer);
-	const struct conf_limits *limits = &session_env(s)->conf->limits;
+	const struct conf_limits *limits = &s->snapshot->conf->limits;
 	bool half = tunnel_half_closed(&s->tunnel);
 	uint32_t timeout_s = half ? limits->half_close_timeout_s : limits->idle_timeout_s;
 	uint64_t at_ns = tunnel_quiet_since(&s->tunnel) + timeout_s * NS_PER_S;
@@ -208,11 +256,17 @@ act_on_dial(struct session *s)
 	struct dial_result r = s->dialed;	/* the tunnel takes its place */
 
 	if (r.status == DIAL_OK) {
+		s->rule = s->judge.rule;
+		s->upstream_addr = r.peer;
+		judge_close(&s->judge);
 		start_tunnel(s, &r.local);
 		return;
 	}
-	session_count(s, r.status == DIAL_DENIED ? COUNT_REFUSED_LOOP :
-	    r.status == DIAL_NO_NAME || r.status == DIAL_DNS_FAILED || r.status == DIAL_DNS_TIMEOUT ?
+	if (r.status == DIAL_DENIED) {
+		refuse_judged(s);
+		return;
+	}
+	session_count(s, r.status == DIAL_NO_NAME || r.status == DIAL_DNS_FAILED || r.status == DIAL_DNS_TIMEOUT ?
 	    COUNT_RESOLVE_FAILED : r.err == IO_ETIMEDOUT ? COUNT_CONNECT_TIMEOUT : COUNT_CONNECT_FAILED);
 	log_dial_failure(s, &r);
 	refuse_dial(s, &r);
@@ -240,9 +294,16 @@ on_dialed(void *owner, const struct dial_result *r)
 
 /*
  * While a dial takes long the client is watched, so that one that left frees
- * the attempts.  What it sends meanwhile is early data, one receive of it at
- * most; its FIN is only the end of its own sending.
+ * the attempts.  What it sends meanwhile is early data; its FIN is only the end
+ * of its own sending.
  */
+static void
+watch(struct session *s)
+{
+	if (input_bytes(&s->in).len < DIAL_WATCH_BYTES)
+		stream_recv_pool(s->client, &s->op, session_env(s)->pool, IO_USE_RESERVE, on_watched);
+}
+
 static void
 on_watched(struct io_loop *loop, struct io_op *op)
 {
@@ -257,10 +318,13 @@ on_watched(struct io_loop *loop, struct io_op *op)
 	assert(s->state == SESSION_DIALING);
 	if (res < 0 && res != IO_ECANCELED) {
 		log_debug(session_who(s), "client left while its target was dialled");
+		session_log_failure(s);
 		s->reset = true;
 		session_close(s);
 	} else if (s->dial == NULL)
 		act_on_dial(s);
+	else if (res > 0)
+		watch(s);
 }
 
 static void
@@ -271,7 +335,7 @@ on_dial_timer(struct io_loop *loop, struct io_timer *timer)
 
 	assert(s->state == SESSION_DIALING);
 	if (io_now(loop) < s->dial_deadline_ns) {
-		stream_recv_pool(s->client, &s->op, session_env(s)->pool, IO_USE_RESERVE, on_watched);
+		watch(s);
 		io_timer_set(loop, timer, s->dial_deadline_ns, on_dial_timer);
 		return;
 	}
@@ -284,17 +348,36 @@ may_dial(void *owner, const struct addr *a)
 {
 	struct session *s = owner;
 
-	return !env_is_self(session_env(s), a);
+	return judge_permits(&s->judge, a, env_is_self(session_env(s), a));
+}
+
+static bool
+open_judge(struct session *s)
+{
+	struct acl_request request = {
+		.kind = s->proto == PROTO_HTTP10 || s->proto == PROTO_HTTP11 ? ACL_CONNECT : ACL_SOCKS,
+		.method = span_of("", 0), .path = span_of("", 0),
+		.target = &s->target, .client = &s->peer,
+		.user = span_str(s->user != NULL ? s->user : ""),
+		.listener_port = s->listen->sock.len != 0 ? addr_port(&s->listen->sock) : 0
+	};
+
+	return judge_open(&s->judge, s->snapshot, &request);
 }
 
 void
 session_dial(struct session *s)
 {
-	struct dial_request req = { .target = &s->target, .permit = may_dial };
+	struct dial_request req = { .permit = may_dial };
 	struct dial_result none = { .status = DIAL_NO_RESOURCES, .err = IO_ENOMEM };
 	uint64_t now_ns = io_now(session_env(s)->loop);
 
 	session_set_state(s, SESSION_DIALING);
+	if (!open_judge(s)) {
+		refuse_judged(s);
+		return;
+	}
+	req.target = s->judge.dial;
 	if (env_overloaded(session_env(s))) {
 		session_count(s, COUNT_REFUSED_POOL);
 		log_warn(LOG_C_POOL, session_who(s), "session refused cause=\"relay memory exhausted\"");
@@ -308,7 +391,7 @@ session_dial(struct session *s)
 		refuse_dial(s, &none);
 		return;
 	}
-	s->dial_deadline_ns = now_ns + session_env(s)->conf->limits.connect_timeout_s * NS_PER_S;
+	s->dial_deadline_ns = now_ns + s->snapshot->conf->limits.connect_timeout_s * NS_PER_S;
 	if (DIAL_WATCH_AFTER_MS * UINT64_C(1000000) < s->dial_deadline_ns - now_ns)
 		now_ns += DIAL_WATCH_AFTER_MS * UINT64_C(1000000);
 	else

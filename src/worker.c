@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "net/dial.h"
 #include "net/resolve.h"
+#include "policy/auth.h"
 #include "proto/http1.h"
 #include "session.h"
 #include "util/cpus.h"
@@ -131,9 +133,30 @@ on_dialer_closed(void *owner)
 }
 
 static void
-on_listener_closed(struct worker *w)
+on_auth_closed(void *owner)
 {
+	struct worker *w = owner;
+
+	w->env.auth = NULL;
 	w->closing--;
+}
+
+static void
+on_listener_stopped(struct listener *l)
+{
+	l->worker->closing--;
+	io_list_del(&l->link);
+	snapshot_drop(l->snapshot);
+	free(l);
+}
+
+static void
+stop_listener(struct listener *l)
+{
+	if (l->stopping)
+		return;
+	l->worker->closing++;
+	listener_stop(l, on_listener_stopped);
 }
 
 static void
@@ -152,9 +175,8 @@ on_drain(struct io_loop *loop, struct io_post *p)
 
 	(void)loop;
 	w->draining = true;
-	w->closing += w->listener_count;
-	for (size_t i = 0; i < w->listener_count; i++)
-		listener_stop(&w->listeners[i], on_listener_closed);
+	for (struct io_link *l = w->listeners.next; l != &w->listeners; l = l->next)
+		stop_listener(io_container_of(l, struct listener, link));
 	each_session(w, session_drain);
 }
 
@@ -164,6 +186,7 @@ on_abort(struct io_loop *loop, struct io_post *p)
 	struct worker *w = io_container_of(p, struct worker, abort_post);
 
 	(void)loop;
+	w->aborting = true;
 	each_session(w, session_abort);
 }
 
@@ -179,6 +202,166 @@ worker_abort(struct worker *w)
 	io_post(w->env.loop, &w->abort_post, on_abort);
 }
 
+/* ---- plans ---- */
+
+struct worker_plan *
+worker_plan_new(struct snapshot *snapshot, struct accesslog *access)
+{
+	size_t n = snapshot->conf->listen_count;
+	struct worker_plan *p = calloc(1, sizeof *p + n * sizeof p->fds[0]);
+
+	if (p == NULL)
+		return NULL;
+	p->snapshot = snapshot_hold(snapshot);
+	p->access = access;
+	p->count = n;
+	for (size_t i = 0; i < n; i++)
+		p->fds[i] = IO_FD_NONE;
+	return p;
+}
+
+void
+worker_plan_free(struct worker_plan *p)
+{
+	if (p == NULL)
+		return;
+	for (size_t i = 0; i < p->count; i++)
+		if (p->fds[i] != IO_FD_NONE)
+			close(p->fds[i]);
+	for (size_t i = 0; i < p->extra_count; i++)
+		if (p->extra[i].fd != IO_FD_NONE)
+			close(p->extra[i].fd);
+	free(p->extra);
+	snapshot_drop(p->snapshot);
+	free(p);
+}
+
+static void
+give_snapshot(struct listener *l, struct snapshot *snapshot, const struct conf_listen *c)
+{
+	struct snapshot *old = l->snapshot;
+
+	l->snapshot = snapshot_hold(snapshot);
+	l->conf = c;
+	snapshot_drop(old);
+}
+
+/* 0 or -ENOMEM: then a listener is missing. */
+static int
+start_listener(struct worker *w, struct snapshot *snapshot, size_t i, io_fd *fd)
+{
+	struct listener *l;
+
+	if (*fd == IO_FD_NONE)
+		return 0;
+	if ((l = calloc(1, sizeof *l)) == NULL)
+		return -ENOMEM;
+	l->worker = w;
+	io_list_add_tail(&w->listeners, &l->link);
+	give_snapshot(l, snapshot, &snapshot->conf->listen[i]);
+	listener_start(l, *fd);
+	*fd = IO_FD_NONE;
+	return 0;
+}
+
+static int
+plan_listeners(struct worker *w, struct worker_plan *p)
+{
+	int rc = 0;
+
+	/* Those that are not configured any more stay with the snapshot before until they have ended. */
+	for (struct io_link *k = w->listeners.next; k != &w->listeners; k = k->next) {
+		struct listener *l = io_container_of(k, struct listener, link);
+		const struct conf_listen *c = snapshot_find_listener(p->snapshot, l->conf);
+
+		if (l->stopping)
+			continue;
+		if (c != NULL)
+			give_snapshot(l, p->snapshot, c);
+		else
+			stop_listener(l);
+	}
+	for (size_t i = 0; i < p->count; i++)
+		rc |= start_listener(w, p->snapshot, i, &p->fds[i]);
+	for (size_t i = 0; i < p->extra_count; i++)
+		rc |= start_listener(w, p->snapshot, p->extra[i].listen, &p->extra[i].fd);
+	return rc;
+}
+
+/* Scratch for one head at a time; only ever grown, so that no head is too long for it. */
+static int
+plan_fields(struct worker *w)
+{
+	size_t n = w->env.conf->limits.header_count;
+	struct http1_field *f;
+
+	if (n > w->field_room) {
+		if ((f = calloc(n, sizeof *f)) == NULL)
+			return -ENOMEM;
+		free(w->env.fields);
+		w->env.fields = f;
+		w->field_room = n;
+	}
+	w->env.field_max = n;
+	return 0;
+}
+
+static void
+plan_access(struct worker *w, struct accesslog *access)
+{
+	if (access == w->access)
+		return;
+	accesslog_lane_release(w->env.access);
+	w->env.access = access != NULL ? accesslog_lane_new(access) : NULL;
+	w->access = access;
+}
+
+/* Frees the plan. */
+static int
+apply(struct worker *w, struct worker_plan *p)
+{
+	struct snapshot *old = w->env.snapshot;
+	int rc;
+
+	w->env.snapshot = snapshot_hold(p->snapshot);
+	w->env.conf = p->snapshot->conf;
+	dialer_set_conf(w->env.dialer, w->env.conf);
+	if (old != NULL && (rc = resolver_set_conf(w->resolver, &w->env.conf->resolver)) != 0)
+		log_error(LOG_C_INTERNAL, env_who(&w->env, 0),
+		    "resolver keeps its old settings errno=%d", -rc);
+	auth_flush(w->env.auth);
+	plan_access(w, p->access);
+	if ((rc = plan_fields(w)) == 0)
+		rc = plan_listeners(w, p);
+	snapshot_drop(old);
+	worker_plan_free(p);
+	return rc;
+}
+
+static void
+on_apply(struct io_loop *loop, struct io_post *post)
+{
+	struct worker_plan *p = io_container_of(post, struct worker_plan, post);
+	struct worker *w = p->worker;
+
+	(void)loop;
+	if (w->draining)
+		worker_plan_free(p);
+	else if (apply(w, p) != 0)
+		log_error(LOG_C_INTERNAL, env_who(&w->env, 0), "a listener is missing: out of memory");
+	sem_post(&w->shared->reported);
+}
+
+void
+worker_apply(struct worker *w, struct worker_plan *p)
+{
+	p->worker = w;
+	if (!io_post(w->env.loop, &p->post, on_apply)) {
+		worker_plan_free(p);
+		sem_post(&w->shared->reported);
+	}
+}
+
 /* ---- the thread ---- */
 
 static int
@@ -191,7 +374,8 @@ fail(struct worker *w, int rc, const char *what)
 static int
 set_up(struct worker *w)
 {
-	const struct conf *conf = w->shared->conf;
+	const struct conf *conf = w->first->snapshot->conf;
+	struct worker_plan *first = w->first;
 	struct io_config cfg = {
 		.choice = w->shared->choice,
 		.pipes_max = w->shared->pipes_max
@@ -200,6 +384,7 @@ set_up(struct worker *w)
 	int rc;
 
 	io_list_init(&w->sessions);
+	io_list_init(&w->listeners);
 	w->env.conf = conf;
 	w->env.count = &w->counters;
 	w->env.worker = (int)w->number;
@@ -210,14 +395,15 @@ set_up(struct worker *w)
 	io_loop_bind(w->env.loop);
 	if ((rc = io_pool_new(&w->env.pool, w->env.loop, BLOCK_BYTES, blocks, blocks / RESERVE_SHARE)) != 0)
 		return fail(w, rc, "relay buffers");
-	if ((w->env.fields = calloc(conf->limits.header_count, sizeof *w->env.fields)) == NULL)
-		return fail(w, -ENOMEM, "header fields");
 	if ((rc = resolver_new(&w->resolver, w->env.loop, &conf->resolver, NULL)) != 0)
 		return fail(w, rc, "resolver");
 	if ((rc = dialer_new(&w->env.dialer, w->env.loop, w->resolver, conf)) != 0)
 		return fail(w, rc, "dialer");
-	for (size_t i = 0; i < w->listener_count; i++)
-		listener_start(&w->listeners[i]);
+	if ((rc = auth_new(&w->env.auth, w->env.loop, w->shared->kdf, 0)) != 0)
+		return fail(w, rc, "authentication");
+	w->first = NULL;
+	if ((rc = apply(w, first)) != 0)
+		return fail(w, rc, "listeners");
 	return 0;
 }
 
@@ -228,6 +414,12 @@ tear_down(struct worker *w)
 	if (w->env.loop == NULL)
 		return;
 	io_timer_stop(w->env.loop, &w->relief);
+	for (struct io_link *l = w->listeners.next; l != &w->listeners; l = l->next)
+		stop_listener(io_container_of(l, struct listener, link));
+	if (w->env.auth != NULL) {
+		w->closing++;
+		auth_close(w->env.auth, on_auth_closed, w);
+	}
 	io_post_refuse(w->env.loop);
 	if (w->resolver != NULL) {
 		w->closing++;
@@ -241,6 +433,9 @@ tear_down(struct worker *w)
 	if (w->env.pool != NULL)
 		io_pool_free(w->env.pool);
 	free(w->env.fields);
+	accesslog_lane_release(w->env.access);
+	snapshot_drop(w->env.snapshot);
+	worker_plan_free(w->first);
 }
 
 static void
@@ -266,7 +461,7 @@ thread_main(void *arg)
 	struct worker *w = arg;
 
 	w->failed = set_up(w);
-	sem_post(&w->shared->started);
+	sem_post(&w->shared->reported);
 	if (w->failed == 0)
 		run(w);
 	tear_down(w);

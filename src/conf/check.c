@@ -55,6 +55,13 @@ listener_key(const struct check *check, size_t index, char key[64])
 	return key;
 }
 
+static bool
+wants_password(const struct conf *conf, const struct conf_listen *listen)
+{
+	return listen->auth == CONF_AUTH_REQUIRED ||
+	    (listen->auth == CONF_AUTH_INHERIT && conf->auth.require_password);
+}
+
 static void
 check_listener(struct check *check, size_t index)
 {
@@ -69,10 +76,21 @@ check_listener(struct check *check, size_t index)
 		listen->unix_path = strchr(listen->addr, ':') + 1;
 		return;
 	}
-	if (!addr_is_loopback(&listen->sock) && listener_is_sound(check, index))
+	if (addr_is_loopback(&listen->sock) || !listener_is_sound(check, index))
+		return;
+	if (wants_password(check->conf, listen))
+		PROBLEM(check, CONF_WARNING, key,
+		    "passwords are asked for on %s, which is not loopback, and nothing encrypts them "
+		    "(use it in networks that you trust, or through an encrypted tunnel)",
+		    addr_format(&listen->sock, any));
+	else if (check->conf->auth.whitelist_count == 0 &&
+	    check->conf->auth.whitelist_file[0] == '\0' &&
+	    !conf_origin_is_bad(check->conf, "auth.whitelist") &&
+	    !conf_origin_is_bad(check->conf, "auth.whitelist_file"))
 		PROBLEM(check, CONF_WARNING, key,
 		    "open proxy: %s is not loopback, and whoever reaches it may use this proxy "
-		    "(listen on 127.0.0.1 or ::1, or keep strangers out with a firewall)",
+		    "(set auth.whitelist or auth.require_password, listen on 127.0.0.1 or ::1, or "
+		    "keep strangers out with a firewall)",
 		    addr_format(&listen->sock, any));
 }
 
@@ -108,6 +126,56 @@ check_listeners(struct check *check)
 	}
 }
 
+/* A password that nobody has is no protection that anybody wants: an error. */
+static void
+check_somebody_gets_in(struct check *check)
+{
+	static const char *const sources[] = { "auth.users", "auth.users_file" };
+	const struct conf *conf = check->conf;
+	char key[64];
+	bool told = false;
+
+	if (conf->auth.user_count != 0 || conf->auth.users_file[0] != '\0')
+		return;
+	for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++)
+		if (conf_origin_is_bad(conf, sources[i]))
+			return;
+	for (size_t i = 0; i < conf->listen_count; i++) {
+		bool here = conf->listen[i].auth == CONF_AUTH_REQUIRED;
+
+		if (!wants_password(conf, &conf->listen[i]) || (told && !here))
+			continue;
+		snprintf(key, sizeof(key), here ? "listen.%zu.auth" : "auth.require_password", i);
+		told = told || !here;
+		PROBLEM(check, CONF_ERROR, key,
+		    "a password is asked for, but there are no users, so nobody could get in "
+		    "(add some to auth.users or auth.users_file)");
+	}
+}
+
+static void
+check_users(struct check *check)
+{
+	const struct conf_auth *auth = &check->conf->auth;
+	char entry[64], key[96];
+
+	for (size_t i = 0; i < auth->user_count; i++) {
+		const char *const fields[][2] = {
+			{ "name", auth->users[i].name }, { "pbkdf2", auth->users[i].pbkdf2 },
+		};
+
+		snprintf(entry, sizeof(entry), "auth.users.%zu", i);
+		for (size_t j = 0; j < 2 && !conf_origin_is_bad(check->conf, entry); j++) {
+			snprintf(key, sizeof(key), "%s.%s", entry, fields[j][0]);
+			if (fields[j][1][0] == '\0' && !conf_origin_is_bad(check->conf, key))
+				PROBLEM(check, CONF_ERROR, key, "this key is missing (each user "
+				    "has a name and a pbkdf2 record, which ringway --hash-password "
+				    "makes)");
+		}
+	}
+	check_somebody_gets_in(check);
+}
+
 /* What the kernel takes for a name, dev_valid_name(). */
 static bool
 is_interface_name(const char *name)
@@ -140,6 +208,7 @@ conf_validate_in(struct conf *conf, const struct conf_env *env, struct conf_prob
 	size_t errors_before = problems->errors;
 
 	check_listeners(&check);
+	check_users(&check);
 	check_limits(&check);
 	if (conf->resolver.min_ttl_s > conf->resolver.max_ttl_s &&
 	    !conf_origin_is_bad(conf, "resolver.min_ttl_s") &&

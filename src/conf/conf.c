@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "conf/field.h"
 #include "conf/schema.h"
 #include "conf/store.h"
 #include "conf/values.h"
@@ -75,18 +76,40 @@ conf_free(struct conf *conf)
 int
 conf_set(struct conf *conf, const char *path, const char *value, struct conf_problems *problems)
 {
-	size_t len = strlen(path) + strlen(value) + sizeof("-o =");
-	char *where = malloc(len);
+	size_t len = strlen(path) + strlen(value) + sizeof("-o =..."), index;
+	char *where = malloc(len), pattern[CONF_PATH_MAX];
+	const struct conf_row *row = NULL;
 	int rc;
 
+	if (conf_schema_pattern(path, pattern, &index))
+		row = conf_schema_find(pattern);
+	/* Messages end up in logs. */
 	if (where != NULL)
-		snprintf(where, len, "-o %s=%s", path, value);
+		snprintf(where, len, "-o %s=%s", path, row != NULL && row->secret ? "..." : value);
 	rc = conf_set_from(conf, where != NULL ? where : "-o", path, value, problems);
 	free(where);
 	return rc;
 }
 
-/* The row that `path` means, or NULL after saying why there is none. */
+/* The row of the list of texts that "acl.rules[]" is an entry of, or NULL. */
+static const struct conf_row *
+find_texts(const char *pattern)
+{
+	size_t len = strlen(pattern);
+	char path[CONF_PATH_MAX];
+	const struct conf_row *row;
+
+	if (len < 2 || strcmp(pattern + len - 2, "[]") != 0)
+		return NULL;
+	snprintf(path, sizeof(path), "%.*s", (int)len - 2, pattern);
+	row = conf_schema_find(path);
+	return row != NULL && conf_type_is_texts(row->type) ? row : NULL;
+}
+
+/*
+ * The row that `path` means, or NULL after saying why there is none.  With an
+ * *index, it is an entry of that list.
+ */
 static const struct conf_row *
 find_key(const char *where, const char *path, size_t *index, struct conf_problems *problems)
 {
@@ -95,6 +118,8 @@ find_key(const char *where, const char *path, size_t *index, struct conf_problem
 	bool readable = conf_schema_pattern(path, pattern, index);
 	const char *key = str_quote(span_str(path), quoted);
 
+	if (readable && *index != SIZE_MAX && (row = find_texts(pattern)) != NULL)
+		return row;
 	if (readable)
 		row = conf_schema_find(pattern);
 	if (row != NULL && row->type == CONF_RECORDS) {
@@ -119,6 +144,16 @@ find_key(const char *where, const char *path, size_t *index, struct conf_problem
 	return NULL;
 }
 
+/* The last record of the list was added there: for what is missing in it. */
+static bool
+note_record(struct conf *conf, const struct conf_row *list, const char *where)
+{
+	char path[CONF_PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s.%zu", list->path, conf_records_count(list, conf) - 1);
+	return where == NULL || conf_origin_note(conf, path, where);
+}
+
 /* The record `index`, a new one when it is the next. */
 static void *
 record_for(struct conf *conf, const struct conf_row *list, size_t index, const char *where,
@@ -135,9 +170,26 @@ record_for(struct conf *conf, const struct conf_row *list, size_t index, const c
 	else if (count >= list->max)
 		conf_problems_add(problems, CONF_ERROR, where, path,
 		    "there are %zu entries already, and no more are allowed", count);
-	else if ((record = conf_record_append(list, conf)) == NULL)
+	else if ((record = conf_record_append(list, conf)) == NULL || !note_record(conf, list, where))
 		conf_problems_add(problems, CONF_ERROR, where, path, "out of memory");
 	return record;
+}
+
+static bool
+set_value(const struct conf_row *row, void *base, size_t index, struct span text,
+    char why[CONF_WHY_MAX])
+{
+	size_t count;
+
+	if (!conf_type_is_texts(row->type) || index == SIZE_MAX)
+		return conf_value_from_text(row, base, text, why);
+	count = conf_field_count(row, base);
+	if (index > count) {
+		snprintf(why, CONF_WHY_MAX, "there are %zu entries, so the next one is %s.%zu",
+		    count, row->path, count);
+		return false;
+	}
+	return conf_value_put(row, base, index, (struct conf_text){ text, true }, why);
 }
 
 int
@@ -153,15 +205,19 @@ conf_set_from(struct conf *conf, const char *where, const char *path, const char
 	if (row == NULL)
 		return -EINVAL;
 	list = conf_schema_list_of(row);
-	if (list != NULL)
+	if (list != NULL) {
 		base = record_for(conf, list, index, where, path, problems);
+		index = SIZE_MAX;
+	}
 	if (base == NULL)
 		return -EINVAL;
+	if (where != NULL && index == SIZE_MAX && conf_type_is_texts(row->type))
+		conf_origins_drop_below(conf, path);
 	if (where != NULL && !conf_origin_note(conf, path, where)) {
 		conf_problems_add(problems, CONF_ERROR, where, path, "out of memory");
 		return -EINVAL;
 	}
-	if (!conf_value_from_text(row, base, span_str(value), why)) {
+	if (!set_value(row, base, index, span_str(value), why)) {
 		conf_problems_add(problems, CONF_ERROR, where, path, "%s", why);
 		conf_origin_mark_bad(conf, path);
 		return -EINVAL;
@@ -190,6 +246,17 @@ dump_records(const struct conf *conf, const struct conf_row *list, FILE *out)
 	}
 }
 
+/* Each as `-o` takes it: a line may hold commas. */
+static void
+dump_lines(const struct conf *conf, const struct conf_row *row, FILE *out)
+{
+	for (size_t i = 0; i < conf_field_count(row, conf); i++) {
+		fprintf(out, "%s.%zu: ", row->path, i);
+		conf_text_print(conf_field_text(row, conf, i), out);
+		fputc('\n', out);
+	}
+}
+
 void
 conf_dump(const struct conf *conf, FILE *out)
 {
@@ -198,6 +265,8 @@ conf_dump(const struct conf *conf, FILE *out)
 
 		if (row->type == CONF_RECORDS) {
 			dump_records(conf, row, out);
+		} else if (row->type == CONF_LINES && conf_field_count(row, conf) != 0) {
+			dump_lines(conf, row, out);
 		} else if (conf_schema_list_of(row) == NULL) {
 			fprintf(out, "%s: ", row->path);
 			conf_value_print(row, conf, out);

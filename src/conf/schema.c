@@ -42,6 +42,33 @@ static const struct conf_word prefer_words[] = {
 	{ NULL, 0 }
 };
 
+static const struct conf_word auth_words[] = {
+	{ "inherit", CONF_AUTH_INHERIT },
+	{ "required", CONF_AUTH_REQUIRED },
+	{ "none", CONF_AUTH_NONE },
+	{ NULL, 0 }
+};
+
+static const struct conf_word origin_form_words[] = {
+	{ "routed", CONF_ORIGIN_ROUTED },
+	{ "any", CONF_ORIGIN_ANY },
+	{ "off", CONF_ORIGIN_OFF },
+	{ NULL, 0 }
+};
+
+static const struct conf_word forwarded_words[] = {
+	{ "off", CONF_FORWARDED_OFF },
+	{ "append", CONF_FORWARDED_APPEND },
+	{ "delete", CONF_FORWARDED_DELETE },
+	{ NULL, 0 }
+};
+
+static const struct conf_word format_words[] = {
+	{ "text", CONF_LOG_TEXT },
+	{ "json", CONF_LOG_JSON },
+	{ NULL, 0 }
+};
+
 /* Ranges with a reason. */
 enum {
 	WORKERS_MAX = 1024,		/* CPUs in an affinity mask, CPU_SET(3) */
@@ -59,8 +86,18 @@ enum {
 	CACHE_ENTRIES_MIN = 16,
 	CACHE_ENTRIES_MAX = 1 << 24,
 	IFNAME_BYTES_MAX = 15,		/* IFNAMSIZ less its NUL, netdevice(7) */
-	KEEPALIVE_S_MAX = 32767		/* TCP_KEEPIDLE's limit, MAX_TCP_KEEPIDLE in the kernel */
+	KEEPALIVE_S_MAX = 32767,	/* TCP_KEEPIDLE's limit, MAX_TCP_KEEPIDLE in the kernel */
+	PATH_BYTES_MAX = 4095,		/* PATH_MAX less its NUL, limits.h */
+	LOGIN_BYTES_MAX = 255,		/* LOGIN_NAME_MAX less its NUL */
+	REALM_BYTES_MAX = 128,
+	USER_BYTES_MAX = 255,		/* what RFC 1929 can carry */
+	RECORD_BYTES_MAX = 255,		/* a password record has about 90 */
+	LIST_ENTRIES_MAX = 65536,	/* longer ones belong into a file of their own */
+	LOG_BUFFER_MIN = 4096,
+	LOG_BUFFER_MAX = 64 << 20
 };
+
+#define BODY_BYTES_MAX	((uint64_t)1 << 50)	/* a pebibyte: any more is a mistake */
 
 #define WIDTH(type, member)	sizeof(((struct type *)0)->member)
 #define IN(type, member)	.offset = offsetof(struct type, member), .width = WIDTH(type, member)
@@ -81,9 +118,21 @@ const struct conf_row conf_schema[] = {
 	{ "log_level", CONF_ENUM, "info", 0, 0, CONF_NEW_SESSIONS, "",
 	    "the least important lines that the error log still gets",
 	    .words = level_words, IN(conf, log_level) },
+	{ "user", CONF_STRING, "", 0, LOGIN_BYTES_MAX, CONF_RESTART, "",
+	    "user to become once the listeners are open, name or number; empty = stay",
+	    IN(conf, user) },
+	{ "group", CONF_STRING, "", 0, LOGIN_BYTES_MAX, CONF_RESTART, "",
+	    "group to become, name or number; empty = the user's",
+	    IN(conf, group) },
+	{ "pid_file", CONF_STRING, "", 0, PATH_BYTES_MAX, CONF_RESTART, "",
+	    "file for the process id; empty = none",
+	    IN(conf, pid_file) },
 	{ "shutdown_timeout_s", CONF_NUMBER, "30", 0, DAY_S, CONF_NEW_SESSIONS, "seconds",
 	    "how long sessions may go on after SIGTERM or SIGINT",
 	    IN(conf, shutdown_timeout_s) },
+	{ "stats_interval_s", CONF_NUMBER, "0", 0, DAY_S, CONF_NEW_SESSIONS, "seconds",
+	    "time between the lines with a summary in the error log; 0 = none",
+	    IN(conf, stats_interval_s) },
 
 	{ "listen", CONF_RECORDS, "0.addr=127.0.0.1 1.addr=::1", 1, LISTENERS_MAX,
 	    CONF_NEW_SESSIONS, "listeners",
@@ -98,10 +147,41 @@ const struct conf_row conf_schema[] = {
 	{ "listen[].protocols", CONF_FLAGS, "socks5,http", 1, 3, CONF_NEW_SESSIONS, "protocols",
 	    "what is served, told apart by the first byte; socks4 is 4 and 4a",
 	    .words = protocol_words, IN(conf_listen, protocols) },
+	{ "listen[].auth", CONF_ENUM, "inherit", 0, 0, CONF_NEW_SESSIONS, "",
+	    "whether a password is asked for here; inherit = as auth.require_password says",
+	    .words = auth_words, IN(conf_listen, auth) },
 	{ "listen[].backlog", CONF_NUMBER, "4096", 1, BACKLOG_MAX, CONF_NEW_SESSIONS,
 	    "connections",
 	    "connections that may wait to be accepted, for each worker",
 	    IN(conf_listen, backlog) },
+
+	{ "auth.whitelist", CONF_STRINGS, "", 0, LIST_ENTRIES_MAX, CONF_NEW_SESSIONS, "addresses",
+	    "addresses and prefixes like 192.0.2.0/24 that clients may come from; none = any",
+	    LIST(conf, auth.whitelist, auth.whitelist_count) },
+	{ "auth.whitelist_file", CONF_STRING, "", 0, PATH_BYTES_MAX, CONF_NEW_SESSIONS, "",
+	    "file with more of them, one a line; an empty file lets nobody in",
+	    IN(conf, auth.whitelist_file) },
+	{ "auth.require_password", CONF_BOOL, "false", 0, 1, CONF_NEW_SESSIONS, "",
+	    "ask every client for a name and a password",
+	    IN(conf, auth.require_password) },
+	{ "auth.realm", CONF_STRING, "ringway", 1, REALM_BYTES_MAX, CONF_NEW_SESSIONS, "",
+	    "what browsers show when they ask for the password",
+	    IN(conf, auth.realm) },
+	{ "auth.users", CONF_RECORDS, "", 0, LIST_ENTRIES_MAX, CONF_NEW_SESSIONS, "users",
+	    "who may use the proxy",
+	    LIST(conf, auth.users, auth.user_count) },
+	{ "auth.users[].name", CONF_STRING, "", 1, USER_BYTES_MAX, CONF_NEW_SESSIONS, "",
+	    "the user's name; must be there",
+	    IN(conf_user, name) },
+	{ "auth.users[].pbkdf2", CONF_STRING, "", 1, RECORD_BYTES_MAX, CONF_NEW_SESSIONS, "",
+	    "the password's record, from ringway --hash-password; must be there",
+	    .secret = true, IN(conf_user, pbkdf2) },
+	{ "auth.users_file", CONF_STRING, "", 0, PATH_BYTES_MAX, CONF_NEW_SESSIONS, "",
+	    "file with more users, NAME:RECORD a line",
+	    IN(conf, auth.users_file) },
+	{ "auth.failures_per_minute", CONF_NUMBER, "20", 0, 1000000, CONF_NEW_SESSIONS, "failures",
+	    "wrong passwords of one address before it is refused for a while; 0 = no limit",
+	    IN(conf, auth.failures_per_minute) },
 
 	{ "limits.max_sessions", CONF_NUMBER, "0", 0, SESSIONS_MAX, CONF_NEW_SESSIONS, "sessions",
 	    "sessions at one time; 0 = from RLIMIT_NOFILE, raised to the hard limit at start",
@@ -180,6 +260,52 @@ const struct conf_row conf_schema[] = {
 	    "seconds",
 	    "idle time before TCP keep-alive probes; 0 = none are sent",
 	    IN(conf, outbound.tcp_keepalive_s) },
+
+	{ "acl.file", CONF_STRING, "", 0, PATH_BYTES_MAX, CONF_NEW_SESSIONS, "",
+	    "file with rules about who may go where, see ringway-acl(5)",
+	    IN(conf, acl.file) },
+	{ "acl.rules", CONF_LINES, "", 0, LIST_ENTRIES_MAX, CONF_NEW_SESSIONS, "rules",
+	    "more rules, behind those of the file",
+	    LIST(conf, acl.rules, acl.rule_count) },
+	{ "acl.protect_local", CONF_BOOL, "true", 0, 1, CONF_NEW_SESSIONS, "",
+	    "keep clients that are not on loopback from loopback, link-local and the proxy itself",
+	    IN(conf, acl.protect_local) },
+
+	{ "http.via", CONF_BOOL, "true", 0, 1, CONF_NEW_SESSIONS, "",
+	    "add a Via field to what is forwarded",
+	    IN(conf, http.via) },
+	{ "http.forwarded_for", CONF_ENUM, "off", 0, 0, CONF_NEW_SESSIONS, "",
+	    "X-Forwarded-For of requests: leave it, append the client's address, or delete it",
+	    .words = forwarded_words, IN(conf, http.forwarded_for) },
+	{ "http.origin_form", CONF_ENUM, "routed", 0, 0, CONF_NEW_SESSIONS, "",
+	    "requests without an absolute URI: only for hosts with a route, for any, or refused",
+	    .words = origin_form_words, IN(conf, http.origin_form) },
+	{ "http.keepalive_timeout_s", CONF_NUMBER, "60", 1, DAY_S, CONF_NEW_SESSIONS, "seconds",
+	    "how long a client's connection is kept for its next request",
+	    IN(conf, http.keepalive_timeout_s) },
+	{ "http.upstream_timeout_s", CONF_NUMBER, "60", 1, DAY_S, CONF_NEW_SESSIONS, "seconds",
+	    "for the first byte of an answer, then between its bytes",
+	    IN(conf, http.upstream_timeout_s) },
+	{ "http.max_body_bytes", CONF_SIZE, "0", 0, BODY_BYTES_MAX, CONF_NEW_SESSIONS, "bytes",
+	    "longest body of a request; 0 = no limit",
+	    IN(conf, http.max_body_bytes) },
+
+	{ "access_log.path", CONF_STRING, "", 0, PATH_BYTES_MAX, CONF_NEW_SESSIONS, "",
+	    "file for a line about each request; - = standard output, empty = none",
+	    IN(conf, access_log.path) },
+	{ "access_log.format", CONF_ENUM, "text", 0, 0, CONF_NEW_SESSIONS, "",
+	    "how the lines look",
+	    .words = format_words, IN(conf, access_log.format) },
+	{ "access_log.flush_ms", CONF_NUMBER, "100", 1, 60000, CONF_NEW_SESSIONS, "milliseconds",
+	    "a line is written at the latest after so long",
+	    IN(conf, access_log.flush_ms) },
+	{ "access_log.buffer", CONF_SIZE, "65536", LOG_BUFFER_MIN, LOG_BUFFER_MAX,
+	    CONF_NEW_SESSIONS, "bytes",
+	    "lines are collected up to so much, for each worker",
+	    IN(conf, access_log.buffer_bytes) },
+	{ "access_log.immediate", CONF_BOOL, "false", 0, 1, CONF_NEW_SESSIONS, "",
+	    "write each line at once",
+	    IN(conf, access_log.immediate) },
 };
 
 const size_t conf_schema_count = sizeof(conf_schema) / sizeof(conf_schema[0]);
@@ -230,6 +356,12 @@ conf_schema_list_of(const struct conf_row *row)
 		if (conf_schema_is_item(&conf_schema[i], row))
 			return &conf_schema[i];
 	return NULL;
+}
+
+bool
+conf_schema_is_required(const struct conf_row *row)
+{
+	return row->type == CONF_STRING && row->min != 0 && row->initial[0] == '\0';
 }
 
 static bool

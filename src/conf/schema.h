@@ -28,6 +28,8 @@ enum conf_type {
 	/* Lists; min and max count entries. */
 	CONF_FLAGS,		/* 4 bytes, bits of `words` */
 	CONF_SERVERS,		/* struct addr * and size_t: address with an optional port */
+	CONF_STRINGS,		/* char ** and size_t: short texts without commas */
+	CONF_LINES,		/* char ** and size_t: texts that may hold commas and tabs */
 	CONF_RECORDS		/* struct * and size_t */
 };
 
@@ -46,7 +48,8 @@ struct conf_row {
 	enum conf_type	 type;
 	/*
 	 * Default, as `-o` takes it.  A list of records: settings separated by
-	 * spaces, "0.addr=127.0.0.1 1.addr=::1".
+	 * spaces, "0.addr=127.0.0.1 1.addr=::1".  A text in a record that may not be
+	 * empty (min 1) but is by default: conf_validate() misses it.
 	 */
 	const char	*initial;
 	uint64_t	 min, max;
@@ -54,6 +57,7 @@ struct conf_row {
 	const char	*unit;		/* plural noun for messages: "seconds"; "" = none */
 	const char	*help;		/* one line, no full stop */
 	const struct conf_word *words;	/* enum and flags; ends with a NULL name */
+	bool		 secret;	/* messages don't repeat the value */
 	size_t		 offset;	/* in struct conf, or in the record for "x[].y" */
 	size_t		 width;		/* bytes of the field; of one entry for lists */
 	size_t		 count_offset;	/* lists: where the size_t is */
@@ -70,6 +74,9 @@ const struct conf_row	*conf_schema_section(const char *path);
 bool	conf_schema_is_item(const struct conf_row *list, const struct conf_row *row);
 /* The list of records that `row` is in, or NULL. */
 const struct conf_row	*conf_schema_list_of(const struct conf_row *row);
+
+/* A key of a record without a default: it must be there. */
+bool	conf_schema_is_required(const struct conf_row *);
 
 /*
  * "listen.0.port" becomes "listen[].port" with *index 0.  Without a number *index

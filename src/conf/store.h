@@ -31,6 +31,8 @@ bool		 conf_origin_has(const struct conf *, const char *path);	/* set itself? */
 /* Its value was refused, so that checks across keys would judge a value that nobody wrote. */
 void		 conf_origin_mark_bad(struct conf *, const char *path);
 bool		 conf_origin_is_bad(const struct conf *, const char *path);
+/* Forgets those of the list's entries: it is about to be replaced. */
+void		 conf_origins_drop_below(struct conf *, const char *list);
 void		 conf_origins_free(struct conf *);
 
 #endif

@@ -9,68 +9,17 @@
 #include <string.h>
 #include <sys/un.h>
 
+#include "conf/field.h"
+#include "conf/file.h"
 #include "util/addr.h"
 #include "util/str.h"
 
-enum { DNS_PORT = 53 };
+enum {
+	DNS_PORT = 53,
+	ENTRY_BYTES_MAX = 4095		/* of a text in a list; the longest path fits */
+};
 
 #define UNIX_PREFIX	"unix:"
-
-static void *
-field(const struct conf_row *row, void *base)
-{
-	return (char *)base + row->offset;
-}
-
-static const void *
-field_const(const struct conf_row *row, const void *base)
-{
-	return (const char *)base + row->offset;
-}
-
-bool
-conf_type_is_list(enum conf_type type)
-{
-	return type == CONF_FLAGS || type == CONF_SERVERS;
-}
-
-/* Fields differ in width only: 2, 4 or 8 bytes, unsigned. */
-static void
-store_uint(const struct conf_row *row, void *base, uint64_t value)
-{
-	void *at = field(row, base);
-
-	switch (row->width) {
-	case sizeof(uint16_t):
-		*(uint16_t *)at = (uint16_t)value;
-		break;
-	case sizeof(uint32_t):
-		/* By bytes: an enum's field may be written as a plain integer only so. */
-		memcpy(at, &(uint32_t){ (uint32_t)value }, sizeof(uint32_t));
-		break;
-	default:
-		assert(row->width == sizeof(uint64_t));
-		*(uint64_t *)at = value;
-	}
-}
-
-static uint64_t
-load_uint(const struct conf_row *row, const void *base)
-{
-	const void *at = field_const(row, base);
-	uint32_t value;
-
-	switch (row->width) {
-	case sizeof(uint16_t):
-		return *(const uint16_t *)at;
-	case sizeof(uint32_t):
-		memcpy(&value, at, sizeof(value));
-		return value;
-	default:
-		assert(row->width == sizeof(uint64_t));
-		return *(const uint64_t *)at;
-	}
-}
 
 /* "one of a, b, c" */
 static void
@@ -130,6 +79,11 @@ conf_value_expect(const struct conf_row *row, char out[CONF_WHY_MAX])
 		snprintf(out, CONF_WHY_MAX, "a list of at most %" PRIu64
 		    " addresses like [192.0.2.53, \"[2001:db8::53]:5353\"]", row->max);
 		return out;
+	case CONF_STRINGS:
+	case CONF_LINES:
+		snprintf(out, CONF_WHY_MAX, "a list of at most %" PRIu64
+		    " %s, each a text of 1 to %d bytes", row->max, row->unit, ENTRY_BYTES_MAX);
+		return out;
 	case CONF_RECORDS:
 		snprintf(out, CONF_WHY_MAX, "a list of %" PRIu64 " to %" PRIu64
 		    " %s, each with keys of its own", row->min, row->max, row->unit);
@@ -154,7 +108,8 @@ refuse(const struct conf_row *row, struct conf_text text, char *why, const char 
 	va_end(ap);
 	conf_value_expect(row, expect);
 	/* Cut rather than overrun: only the help in parentheses can be that long. */
-	snprintf(why, CONF_WHY_MAX, "%s %s (%.*s)", str_quote(text.bytes, quoted), what,
+	snprintf(why, CONF_WHY_MAX, "%s %s (%.*s)", row->secret ? "the value (not shown)" :
+	    str_quote(text.bytes, quoted), what,
 	    (int)(CONF_WHY_MAX - STR_QUOTED_MAX - sizeof(what) - 8), expect);
 	return false;
 }
@@ -225,7 +180,7 @@ set_number(const struct conf_row *row, void *base, struct conf_text text, char *
 	}
 	if (__builtin_mul_overflow(value, factor, &value) || value < row->min || value > row->max)
 		return refuse(row, text, why, "is out of range");
-	store_uint(row, base, value);
+	conf_field_set_uint(row, base, value);
 	return true;
 }
 
@@ -247,7 +202,7 @@ set_bool(const struct conf_row *row, void *base, struct conf_text text, char *wh
 		}
 		if (span_is(text.bytes, word) || span_is(text.bytes, upper) ||
 		    span_is(text.bytes, title)) {
-			*(bool *)field(row, base) = i % 2 != 0;
+			*(bool *)conf_field(row, base) = i % 2 != 0;
 			return true;
 		}
 	}
@@ -270,23 +225,34 @@ set_enum(const struct conf_row *row, void *base, struct conf_text text, char *wh
 
 	if (word == NULL)
 		return refuse(row, text, why, "is not known");
-	store_uint(row, base, word->value);
+	conf_field_set_uint(row, base, word->value);
 	return true;
 }
 
-static bool
-has_control(struct span text)
+/* Nothing that ends a line in a log, a terminal or a YAML file that we write; NULL if so. */
+static const char *
+text_trap(struct span text, bool tabs)
 {
+	static const char *const breaks[] = { "\xc2\x85", "\xe2\x80\xa8", "\xe2\x80\xa9", "\xef\xbb\xbf" };
+	size_t usable;
+
 	for (size_t i = 0; i < text.len; i++)
-		if ((unsigned char)text.base[i] < 0x20 || text.base[i] == 0x7f)
-			return true;
-	return false;
+		if (text.base[i] == '\n' || text.base[i] == '\r')
+			return "has a line break in it";
+		else if (((unsigned char)text.base[i] < 0x20 && !(tabs && text.base[i] == '\t')) ||
+		    text.base[i] == 0x7f)
+			return "has a control character in it";
+	if (conf_file_bad_byte(text, &usable) != text.len)
+		return "has a byte in it that is not text in UTF-8";
+	for (size_t i = 0; i < sizeof(breaks) / sizeof(breaks[0]); i++)
+		if (text.len != 0 && memmem(text.base, text.len, breaks[i], strlen(breaks[i])) != NULL)
+			return "has a line break in it";
+	return NULL;
 }
 
 static bool
-store_string(const struct conf_row *row, void *base, struct span text, char *why)
+store_string(char **at, struct span text, char *why)
 {
-	char **at = field(row, base);
 	char *copy = strndup(text.base, text.len);
 
 	if (copy == NULL)
@@ -299,12 +265,14 @@ store_string(const struct conf_row *row, void *base, struct span text, char *why
 static bool
 set_string(const struct conf_row *row, void *base, struct conf_text text, char *why)
 {
-	if (has_control(text.bytes))
-		return refuse(row, text, why, "has a control character in it");
+	const char *trap = text_trap(text.bytes, false);
+
+	if (trap != NULL)
+		return refuse(row, text, why, "%s", trap);
 	if (text.bytes.len < row->min || text.bytes.len > row->max)
 		return refuse(row, text, why, "is too %s", text.bytes.len < row->min ?
 		    "short" : "long");
-	return store_string(row, base, text.bytes, why);
+	return store_string(conf_field(row, base), text.bytes, why);
 }
 
 static bool
@@ -317,7 +285,7 @@ set_ip(const struct conf_row *row, void *base, struct conf_text text, char *why)
 	    addr.sa.sa_family != family))
 		return refuse(row, text, why, "is not an IPv%c address",
 		    row->type == CONF_IPV4 ? '4' : '6');
-	*(struct addr *)field(row, base) = addr;
+	*(struct addr *)conf_field(row, base) = addr;
 	return true;
 }
 
@@ -330,7 +298,7 @@ set_listen_addr(const struct conf_row *row, void *base, struct conf_text text, c
 
 	if (path.len >= prefix && memcmp(path.base, UNIX_PREFIX, prefix) == 0) {
 		path = span_of(path.base + prefix, path.len - prefix);
-		if (path.len < 2 || path.base[0] != '/' || has_control(path))
+		if (path.len < 2 || path.base[0] != '/' || text_trap(path, false) != NULL)
 			return refuse(row, text, why, "does not name an absolute path");
 		/* unix(7): the NUL has to fit as well. */
 		if (path.len >= sizeof(((struct sockaddr_un *)0)->sun_path))
@@ -339,7 +307,7 @@ set_listen_addr(const struct conf_row *row, void *base, struct conf_text text, c
 	} else if (!addr_parse_ip(text.bytes, 0, &addr)) {
 		return refuse(row, text, why, "is not an address");
 	}
-	return store_string(row, base, text.bytes, why);
+	return store_string(conf_field(row, base), text.bytes, why);
 }
 
 bool
@@ -363,6 +331,8 @@ conf_value_set(const struct conf_row *row, void *base, struct conf_text text,
 		return set_listen_addr(row, base, text, why);
 	case CONF_FLAGS:
 	case CONF_SERVERS:
+	case CONF_STRINGS:
+	case CONF_LINES:
 	case CONF_RECORDS:
 		break;
 	}
@@ -370,45 +340,17 @@ conf_value_set(const struct conf_row *row, void *base, struct conf_text text,
 	return false;
 }
 
-static size_t *
-count_field(const struct conf_row *row, void *base)
-{
-	return (size_t *)(void *)((char *)base + row->count_offset);
-}
-
-static size_t
-list_length(const struct conf_row *row, const void *base)
-{
-	if (row->type == CONF_FLAGS)
-		return (size_t)__builtin_popcountll(load_uint(row, base));
-	return *(const size_t *)(const void *)((const char *)base + row->count_offset);
-}
-
-void
-conf_value_clear(const struct conf_row *row, void *base)
-{
-	void **list = field(row, base);
-
-	if (row->type == CONF_FLAGS) {
-		store_uint(row, base, 0);
-		return;
-	}
-	free(*list);
-	*list = NULL;
-	*count_field(row, base) = 0;
-}
-
 static bool
 add_flag(const struct conf_row *row, void *base, struct conf_text text, char *why)
 {
 	const struct conf_word *word = find_word(row, text.bytes);
-	uint64_t set = load_uint(row, base);
+	uint64_t set = conf_field_uint(row, base);
 
 	if (word == NULL)
 		return refuse(row, text, why, "is not known");
 	if ((set & word->value) != 0)
 		return refuse(row, text, why, "is there twice");
-	store_uint(row, base, set | word->value);
+	conf_field_set_uint(row, base, set | word->value);
 	return true;
 }
 
@@ -431,22 +373,65 @@ parse_server(struct span text, struct addr *addr)
 	    (addr->sa.sa_family == AF_INET || host.base[0] == '[');
 }
 
+/* Room for one more entry, or NULL and `why`. */
+static void *
+grow_list(const struct conf_row *row, void *base, struct conf_text text, char *why)
+{
+	size_t count = conf_field_count(row, base);
+	void **list = conf_field(row, base), *grown;
+
+	if (count >= row->max) {
+		refuse(row, text, why, "is one too many");
+		return NULL;
+	}
+	grown = reallocarray(*list, count + 1, row->width);
+	if (grown == NULL)
+		no_memory(why);
+	else
+		*list = grown;
+	return grown;
+}
+
 static bool
 add_server(const struct conf_row *row, void *base, struct conf_text text, char *why)
 {
-	struct addr **list = field(row, base), *grown;
-	size_t *count = count_field(row, base);
-	struct addr addr;
+	size_t count = conf_field_count(row, base);
+	struct addr *list, addr;
 
 	if (!parse_server(text.bytes, &addr))
 		return refuse(row, text, why, "is not an address with an optional port");
-	if (*count >= row->max)
-		return refuse(row, text, why, "is one too many");
-	grown = reallocarray(*list, *count + 1, sizeof(*grown));
-	if (grown == NULL)
-		return no_memory(why);
-	grown[(*count)++] = addr;
-	*list = grown;
+	list = grow_list(row, base, text, why);
+	if (list == NULL)
+		return false;
+	list[count] = addr;
+	conf_field_set_count(row, base, count + 1);
+	return true;
+}
+
+bool
+conf_value_put(const struct conf_row *row, void *base, size_t index, struct conf_text text,
+    char why[CONF_WHY_MAX])
+{
+	const char *trap = text_trap(text.bytes, row->type == CONF_LINES);
+	size_t count = conf_field_count(row, base);
+	char **list;
+
+	assert(conf_type_is_texts(row->type) && index <= count);
+	if (trap != NULL)
+		return refuse(row, text, why, "%s", trap);
+	if (text.bytes.len == 0 || text.bytes.len > ENTRY_BYTES_MAX)
+		return refuse(row, text, why, "is too %s", text.bytes.len == 0 ? "short" : "long");
+	if (index < count) {
+		list = *(char ***)conf_field(row, base);
+		return store_string(&list[index], text.bytes, why);
+	}
+	list = grow_list(row, base, text, why);
+	if (list == NULL)
+		return false;
+	list[count] = NULL;
+	if (!store_string(&list[count], text.bytes, why))
+		return false;
+	conf_field_set_count(row, base, count + 1);
 	return true;
 }
 
@@ -454,15 +439,20 @@ bool
 conf_value_add(const struct conf_row *row, void *base, struct conf_text text,
     char why[CONF_WHY_MAX])
 {
-	assert(conf_type_is_list(row->type));
-	return row->type == CONF_FLAGS ? add_flag(row, base, text, why) :
-	    add_server(row, base, text, why);
+	switch (row->type) {
+	case CONF_FLAGS:
+		return add_flag(row, base, text, why);
+	case CONF_SERVERS:
+		return add_server(row, base, text, why);
+	default:
+		return conf_value_put(row, base, conf_field_count(row, base), text, why);
+	}
 }
 
 bool
 conf_value_end(const struct conf_row *row, const void *base, char why[CONF_WHY_MAX])
 {
-	if (list_length(row, base) >= row->min)
+	if (conf_field_count(row, base) >= row->min)
 		return true;
 	return refuse(row, (struct conf_text){ span_str("[]"), false }, why,
 	    "has too few entries");
@@ -491,7 +481,8 @@ conf_value_from_text(const struct conf_row *row, void *base, struct span text,
 		text = trim(span_of(text.base + 1, text.len - 2));
 	conf_value_clear(row, base);
 	while (text.len != 0) {
-		const char *comma = memchr(text.base, ',', text.len);
+		const char *comma = row->type == CONF_LINES ? NULL :
+		    memchr(text.base, ',', text.len);
 		size_t len = comma != NULL ? (size_t)(comma - text.base) : text.len;
 		struct conf_text item = { trim(span_of(text.base, len)), false };
 
@@ -502,98 +493,4 @@ conf_value_from_text(const struct conf_row *row, void *base, struct span text,
 		text = span_of(text.base + len, text.len - len);
 	}
 	return conf_value_end(row, base, why);
-}
-
-static void
-print_string(const char *text, FILE *out)
-{
-	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	    "0123456789._:/-@";
-
-	/* Quoted in YAML's way: only quotes and backslashes need it, controls were refused. */
-	if (text[0] != '\0' && text[strspn(text, plain)] == '\0') {
-		fputs(text, out);
-		return;
-	}
-	fputc('"', out);
-	for (; *text != '\0'; text++) {
-		if (*text == '"' || *text == '\\')
-			fputc('\\', out);
-		fputc(*text, out);
-	}
-	fputc('"', out);
-}
-
-static void
-print_list(const struct conf_row *row, const void *base, FILE *out)
-{
-	const char *comma = "";
-	const struct addr *servers;
-	char text[ADDR_TEXT_MAX];
-
-	fputc('[', out);
-	if (row->type == CONF_FLAGS) {
-		for (const struct conf_word *word = row->words; word->name != NULL; word++) {
-			if ((load_uint(row, base) & word->value) == 0)
-				continue;
-			fprintf(out, "%s%s", comma, word->name);
-			comma = ", ";
-		}
-	} else {
-		servers = *(struct addr *const *)field_const(row, base);
-		for (size_t i = 0; i < list_length(row, base); i++) {
-			fprintf(out, "%s\"%s\"", comma, addr_format(&servers[i], text));
-			comma = ", ";
-		}
-	}
-	fputc(']', out);
-}
-
-void
-conf_value_print(const struct conf_row *row, const void *base, FILE *out)
-{
-	const void *at = field_const(row, base);
-	char text[ADDR_TEXT_MAX];
-
-	switch (row->type) {
-	case CONF_BOOL:
-		fputs(*(const bool *)at ? "true" : "false", out);
-		break;
-	case CONF_NUMBER:
-	case CONF_SIZE:
-		fprintf(out, "%" PRIu64, load_uint(row, base));
-		break;
-	case CONF_ENUM:
-		for (const struct conf_word *word = row->words; word->name != NULL; word++)
-			if (word->value == load_uint(row, base))
-				fputs(word->name, out);
-		break;
-	case CONF_STRING:
-	case CONF_LISTEN_ADDR:
-		print_string(*(char *const *)at, out);
-		break;
-	case CONF_IPV4:
-	case CONF_IPV6:
-		print_string(((const struct addr *)at)->len == 0 ? "" :
-		    addr_format_ip(at, text), out);
-		break;
-	case CONF_FLAGS:
-	case CONF_SERVERS:
-		print_list(row, base, out);
-		break;
-	case CONF_RECORDS:
-		fputs("[]", out);	/* entries are printed key by key */
-		break;
-	}
-}
-
-void
-conf_value_free(const struct conf_row *row, void *base)
-{
-	if (row->type == CONF_STRING || row->type == CONF_LISTEN_ADDR) {
-		free(*(char **)field(row, base));
-		*(char **)field(row, base) = NULL;
-	} else if (row->type == CONF_SERVERS || row->type == CONF_RECORDS) {
-		conf_value_clear(row, base);
-	}
 }

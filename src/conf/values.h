@@ -22,25 +22,24 @@ struct conf_text {
 	bool		quoted;
 };
 
-bool	conf_type_is_list(enum conf_type);	/* flags and servers, not records */
-
 /* Sets one value; false and `why` when the text is no value of this key. */
 bool	conf_value_set(const struct conf_row *, void *base, struct conf_text,
 	    char why[CONF_WHY_MAX]);
-/* Lists: empty it, add an entry, and look at the number of entries at the end. */
-void	conf_value_clear(const struct conf_row *, void *base);
+/* Lists: after conf_value_clear(), add entries and look at their number at the end. */
 bool	conf_value_add(const struct conf_row *, void *base, struct conf_text,
 	    char why[CONF_WHY_MAX]);
 bool	conf_value_end(const struct conf_row *, const void *base, char why[CONF_WHY_MAX]);
+/* Lists of texts: replaces an entry, or adds one at the end. */
+bool	conf_value_put(const struct conf_row *, void *base, size_t index, struct conf_text,
+	    char why[CONF_WHY_MAX]);
 /* The whole of a value from one text, lists as "a,b" or "[a, b]". */
 bool	conf_value_from_text(const struct conf_row *, void *base, struct span,
 	    char why[CONF_WHY_MAX]);
 
 /* "a whole number of seconds from 1 to 3600": completes "must be ...". */
 char	*conf_value_expect(const struct conf_row *, char out[CONF_WHY_MAX]);
-/* In the form that the file takes. */
+/* In the form that the file takes, on one line. */
+void	conf_text_print(const char *text, FILE *out);	/* with quotes if it needs them */
 void	conf_value_print(const struct conf_row *, const void *base, FILE *);
-/* Gives back what the field owns.  Records: their fields first, by the caller. */
-void	conf_value_free(const struct conf_row *, void *base);
 
 #endif

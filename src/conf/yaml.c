@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "conf/conf.h"
+#include "conf/field.h"
 #include "conf/file.h"
 #include "conf/schema.h"
 #include "conf/store.h"
@@ -246,6 +247,29 @@ note_bad(struct loader *loader, const char *path)
 }
 
 static void
+load_entry(struct loader *loader, const struct conf_row *row, const char *path, void *base)
+{
+	char why[CONF_WHY_MAX], entry[CONF_PATH_MAX + 24];
+	size_t index;
+
+	if (!check_node(loader, path))
+		return;
+	if (loader->event.type != YAML_SCALAR_EVENT || is_null(loader)) {
+		refuse_kind(loader, path, "one entry of the list");
+		return;
+	}
+	index = conf_field_count(row, base);
+	if (!conf_value_add(row, base, (struct conf_text){ scalar_text(loader), is_quoted(loader) },
+	    why)) {
+		ERROR_HERE(loader, path, "%s", why);
+	} else if (conf_type_is_texts(row->type)) {
+		/* Others will judge these later, one by one. */
+		snprintf(entry, sizeof(entry), "%s.%zu", path, index);
+		note_origin(loader, entry);
+	}
+}
+
+static void
 load_list(struct loader *loader, const struct conf_row *row, const char *path, void *base)
 {
 	char why[CONF_WHY_MAX], where[WHERE_MAX];
@@ -253,17 +277,9 @@ load_list(struct loader *loader, const struct conf_row *row, const char *path, v
 
 	here(loader, where);
 	conf_value_clear(row, base);
-	while (next(loader) && loader->event.type != YAML_SEQUENCE_END_EVENT) {
-		if (!check_node(loader, path))
-			continue;
-		if (loader->event.type != YAML_SCALAR_EVENT || is_null(loader)) {
-			refuse_kind(loader, path, "one entry of the list");
-			continue;
-		}
-		if (!conf_value_add(row, base, (struct conf_text){ scalar_text(loader),
-		    is_quoted(loader) }, why))
-			ERROR_HERE(loader, path, "%s", why);
-	}
+	conf_origins_drop_below(loader->conf, path);
+	while (next(loader) && loader->event.type != YAML_SEQUENCE_END_EVENT)
+		load_entry(loader, row, path, base);
 	if (loader->problems->errors == errors_before && !conf_value_end(row, base, why))
 		conf_problems_add(loader->problems, CONF_ERROR, where, path, "%s", why);
 }
@@ -278,6 +294,7 @@ load_records(struct loader *loader, const struct conf_row *row, const char *path
 	bool told = false;
 
 	conf_records_clear(row, loader->conf);
+	conf_origins_drop_below(loader->conf, path);
 	snprintf(item_pattern, sizeof(item_pattern), "%s[]", row->path);
 	for (size_t i = 0; next(loader) && loader->event.type != YAML_SEQUENCE_END_EVENT; i++) {
 		if (i >= row->max) {

@@ -11,17 +11,36 @@
 #include "net/env.h"
 #include "net/input.h"
 #include "net/stream.h"
+#include "policy/snapshot.h"
 #include "proto/target.h"
 
 struct http_conn;
 
+/* Who the client is; copied, the snapshot held. */
+struct http_client {
+	uint64_t			 session_id;
+	const struct addr		*peer;
+	struct snapshot			*snapshot;
+	const struct conf_listen	*listen;	/* in it */
+	uint64_t			 accepted_ns;	/* the first head's time runs from here */
+};
+
+/* A CONNECT request; what it points to is good for the call only. */
+struct http_connect {
+	struct target			 target;
+	struct span			 user;		/* empty unless a password was asked for */
+	bool				 client_is_10;
+	struct snapshot			*snapshot;	/* that the request is judged by: to be held */
+	const struct conf_listen	*listen;	/* in it */
+	uint64_t			 start_us, start_ns;	/* of the request */
+};
+
 struct http_conn_owner {
 	/*
-	 * A CONNECT request: stream and input are the owner's again (the input
-	 * holds what came behind the head), the conn's memory is gone.
+	 * Stream and input are the owner's again (the input holds what came behind
+	 * the head), the conn's memory is gone.
 	 */
-	void	(*connect)(void *owner, struct stream *, const struct target *,
-		    bool client_is_10);
+	void	(*connect)(void *owner, struct stream *, const struct http_connect *);
 	/* The last word: the stream is closed and freed, the input empty, the conn gone. */
 	void	(*end)(void *owner);
 };
@@ -31,9 +50,8 @@ struct http_conn_owner {
  * first.  Sets *out, then may call `connect` (never `end`) before it returns.
  * 0 or -ENOMEM: then nothing was taken over.
  */
-int	http_conn_start(struct http_conn **, struct env *, uint64_t session_id,
-	    const struct addr *peer, struct stream *, struct input *,
-	    const struct http_conn_owner *, void *owner);
+int	http_conn_start(struct http_conn **, struct env *, const struct http_client *,
+	    struct stream *, struct input *, const struct http_conn_owner *, void *owner);
 /* No further request after the one under way; idle ones end at once. */
 void	http_conn_drain(struct http_conn *);
 /* End now, whatever is under way; `end` comes later. */

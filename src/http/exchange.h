@@ -43,18 +43,22 @@ struct exchange_client {
 	struct env		*env;
 	uint64_t		 session_id;
 	const struct addr	*peer;
+	const struct conf	*conf;		/* lives as long as the judge's snapshot */
+	struct span		 user;		/* for the access log; read before start returns */
+	uint64_t		 start_us, start_ns;
 	struct stream		*stream;
 	struct input		*input;		/* begins with the request's body */
 };
 
 /*
+ * The judge has let the request through; on success it is the exchange's.
  * `head` and `where` are read before it returns; the head's bytes are still in
  * the input and are consumed.  close: the client's connection is to end after
  * this exchange.  NULL when out of memory or when the head can't be rewritten
  * within bounds: nothing has happened then.
  */
 struct exchange	*exchange_start(const struct exchange_client *, const struct http1_head *head,
-		    const struct http1_where *where, bool close,
+		    const struct http1_where *where, struct judge *, bool close,
 		    const struct exchange_owner *, void *owner);
 void		 exchange_input(struct exchange *);	/* need_input was answered, or the client ended */
 void		 exchange_close_after(struct exchange *);	/* say "close" if that can still be said */

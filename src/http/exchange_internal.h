@@ -11,11 +11,11 @@
 
 #include "http/exchange.h"
 #include "net/dial.h"
+#include "util/accesslog.h"
 
 enum {
-	UPSTREAM_TIMEOUT_S = 60,	/* first byte of the answer, then between bytes */
 	INTERIM_MAX = 16,		/* 1xx answers to one request; more is a flood */
-	/* What rewriting may add to a head: Via, Connection, a full Host. */
+	/* What rewriting may add to a head: Via, Connection, a full Host; and a blank behind each colon. */
 	HEAD_GROWTH = 256 + TARGET_TEXT_MAX
 };
 
@@ -29,6 +29,12 @@ struct exchange {
 	const struct exchange_owner *owner_calls;
 	void			*owner;
 	struct target		 target;
+	struct judge		 judge;
+	unsigned		 status;	/* of the answer that went to the client; 0 = none yet */
+	uint64_t		 body_up, body_down;	/* for the access log */
+	struct access_entry	 entry;
+	char			*entry_text;	/* what it points into */
+	struct addr		 upstream_addr;
 	struct dial		*dial;
 	struct stream		*upstream;
 	struct io_timer		 timer;
@@ -99,6 +105,13 @@ static inline bool
 exchange_unanswerable(const struct exchange *x)
 {
 	return x->answered || io_armed(&x->out);
+}
+
+/* NULL: http.via is off. */
+static inline const char *
+exchange_via(const struct exchange *x)
+{
+	return x->client.conf->http.via ? x->client.env->via : NULL;
 }
 
 /* ---- exchange.c ---- */

@@ -27,6 +27,10 @@ static void
 request_chunks(struct exchange *x)
 {
 	struct span bytes = input_bytes(x->client.input);
+	static const struct reply too_large = {
+		413, "http_request_error", "the request's body is larger than this proxy allows", 0, NULL
+	};
+	uint64_t body_max = x->client.conf->http.max_body_bytes;
 	size_t used = 0;
 	enum http1_verdict v;
 
@@ -40,11 +44,16 @@ request_chunks(struct exchange *x)
 	}
 	v = http1_chunked_walk(&x->req_chunks, bytes, &used);
 	if (v != HTTP1_OK && v != HTTP1_MORE) {
-		struct reply bad = { http1_verdict_status(v), "http_request_error", http1_verdict_cause(v), 0 };
+		struct reply bad = { http1_verdict_status(v), "http_request_error", http1_verdict_cause(v), 0, NULL };
 
 		counters_add(x->client.env->count, COUNT_MALFORMED, 1);
 		log_info(LOG_C_PROTOCOL, exchange_who(x), "malformed request body cause=\"%s\"", bad.cause);
 		exchange_finish(x, exchange_unanswerable(x) ? EXCHANGE_CUT : EXCHANGE_ANSWER, &bad);
+		return;
+	}
+	if (body_max != 0 && x->req_chunks.body_bytes > body_max) {
+		counters_add(x->client.env->count, COUNT_REFUSED_BODY, 1);
+		exchange_finish(x, exchange_unanswerable(x) ? EXCHANGE_CUT : EXCHANGE_ANSWER, &too_large);
 		return;
 	}
 	x->req_last = v == HTTP1_OK;
@@ -109,6 +118,7 @@ on_up_sent(struct io_loop *loop, struct io_op *op)
 		return;
 	}
 	counters_add(x->client.env->count, COUNT_BYTES_UP, x->up_taken);
+	x->body_up += x->up_taken;
 	input_consume(x->client.input, x->up_taken);
 	free(x->req_head);
 	x->req_head = NULL;
@@ -121,6 +131,7 @@ on_up_relayed(struct io_loop *loop, struct io_op *op)
 	struct exchange *x = io_container_of(op, struct exchange, up);
 
 	(void)loop;
+	x->body_up += op->u.relay.moved;
 	if (x->ending)
 		return;
 	exchange_progress(x);

@@ -12,13 +12,13 @@ static void
 fail_protocol(struct exchange *x, const char *cause)
 {
 	exchange_fail(x, COUNT_UPSTREAM_BROKEN,
-	    (struct reply){ 502, "http_protocol_error", cause, 0 }, 0);
+	    (struct reply){ 502, "http_protocol_error", cause, 0, NULL }, 0);
 }
 
 static void
 receive_down(struct exchange *x)
 {
-	struct reply nomem = { 503, "proxy_internal_error", "out of memory", 1 };
+	struct reply nomem = { 503, "proxy_internal_error", "out of memory", 1, NULL };
 
 	if (input_park(&x->in) != 0) {
 		exchange_fail(x, COUNT_REFUSED_POOL, nomem, IO_ENOMEM);
@@ -56,8 +56,8 @@ framing_for_client(const struct exchange *x)
 static void
 forward_head(struct exchange *x, const struct http1_framing *framing, bool interim)
 {
-	size_t cap = x->head.used + HEAD_GROWTH;
-	struct http1_write_opts opts = { .via = x->client.env->via };
+	size_t cap = x->head.used + x->head.field_count + HEAD_GROWTH;
+	struct http1_write_opts opts = { .via = exchange_via(x) };
 	ssize_t n;
 
 	if (!interim)
@@ -71,6 +71,8 @@ forward_head(struct exchange *x, const struct http1_framing *framing, bool inter
 	}
 	input_consume(&x->in, x->head.used);
 	x->answered = x->answered || !interim;
+	if (!interim)
+		x->status = x->head.status;
 	x->response = interim ? RESPONSE_INTERIM : RESPONSE_BODY;
 	send_out(x, span_of(x->resp_head, (size_t)n), 0);
 }
@@ -112,12 +114,11 @@ final_response(struct exchange *x)
 static void
 response_head(struct exchange *x)
 {
-	const struct conf_limits *limits = &x->client.env->conf->limits;
 	struct span bytes = input_bytes(&x->in);
 	enum http1_verdict v = HTTP1_MORE;
 
 	x->head.fields = x->client.env->fields;
-	x->head.field_max = limits->header_count;
+	x->head.field_max = x->client.env->field_max;
 	if (bytes.len > 0)
 		v = http1_parse_response(&x->head, bytes);
 	if (v == HTTP1_MORE) {
@@ -229,7 +230,7 @@ exchange_response_step(struct exchange *x)
 		/* fall through */
 	case RESPONSE_HEAD:
 		http1_head_init(&x->head, x->client.env->fields,
-		    x->client.env->conf->limits.header_count, x->client.env->conf->limits.header_bytes);
+		    x->client.env->field_max, x->client.conf->limits.header_bytes);
 		response_head(x);
 		break;
 	case RESPONSE_BODY:
@@ -241,7 +242,7 @@ exchange_response_step(struct exchange *x)
 static void
 upstream_ended(struct exchange *x, int err)
 {
-	struct reply r = { 502, "connection_terminated", "the origin closed without an answer", 0 };
+	struct reply r = { 502, "connection_terminated", "the origin closed without an answer", 0, NULL };
 
 	if (x->response != RESPONSE_HEAD)
 		r.cause = "the origin closed in the middle of its answer";
@@ -288,6 +289,8 @@ on_out_sent(struct io_loop *loop, struct io_op *op)
 	}
 	exchange_progress(x);
 	counters_add(x->client.env->count, COUNT_BYTES_DOWN, (uint64_t)op->res);
+	if (x->resp_head == NULL)
+		x->body_down += (uint64_t)op->res;
 	x->out_rest = span_of(x->out_rest.base + op->res, x->out_rest.len - (size_t)op->res);
 	if (x->out_rest.len > 0) {
 		stream_send(x->client.stream, &x->out, x->out_rest.base, x->out_rest.len, on_out_sent);
@@ -316,6 +319,7 @@ on_down_relayed(struct io_loop *loop, struct io_op *op)
 	bool length = x->resp.body == HTTP1_BODY_LENGTH;
 
 	(void)loop;
+	x->body_down += op->u.relay.moved;
 	if (x->ending)
 		return;
 	if (op->res < 0 && op->u.relay.dst_failed)

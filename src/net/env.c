@@ -12,8 +12,8 @@ is_wildcard(const struct addr *a)
 bool
 env_is_self(const struct env *env, const struct addr *a)
 {
-	for (size_t i = 0; i < env->own_count; i++) {
-		const struct addr *own = &env->own[i];
+	for (size_t i = 0; i < env->conf->listen_count; i++) {
+		const struct addr *own = &env->conf->listen[i].sock;
 
 		if (own->len == 0 || addr_port(own) != addr_port(a))
 			continue;

@@ -11,18 +11,23 @@
 #include "util/counters.h"
 #include "util/log.h"
 
+struct accesslog_lane;
+struct auth;
 struct dialer;
 struct http1_field;
+struct snapshot;
 
 struct env {
 	struct io_loop		*loop;
 	struct io_pool		*pool;		/* relay and handshake blocks */
 	struct dialer		*dialer;
-	const struct conf	*conf;
+	const struct conf	*conf;		/* of `snapshot`: what new sessions get */
+	struct snapshot		*snapshot;	/* held */
+	struct auth		*auth;
+	struct accesslog_lane	*access;	/* NULL = no access log */
 	struct counters		*count;
-	struct http1_field	*fields;	/* limits.header_count of them: scratch for one head at a time */
-	const struct addr	*own;		/* where we listen, for loop detection */
-	size_t			 own_count;
+	struct http1_field	*fields;	/* scratch for one head at a time */
+	size_t			 field_max;	/* limits.header_count */
 	const char		*via;		/* our pseudonym in Via, unique to this process */
 	int			 worker;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: ISC */
 /*
  * farewell: a last answer to a client, so that it is read.  Sends, shuts the
- * write side down, reads and drops what the client still sends (64 KiB or 2 s),
+ * write side down, reads and drops what the client still sends (2 MiB or 2 s),
  * closes.  Closing with unread input would make the kernel send a reset, which
  * can overtake the answer (RFC 9112 section 9.6).
  */
@@ -12,7 +12,8 @@
 #include "net/stream.h"
 
 enum {
-	FAREWELL_DRAIN_BYTES = 64 * 1024,
+	/* More than 64 KiB: a client that is in the middle of a 1 MiB body would not read a 407 then. */
+	FAREWELL_DRAIN_BYTES = 2 * 1024 * 1024,
 	FAREWELL_MS = 2000		/* for all of it, from the start */
 };
 

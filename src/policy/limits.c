@@ -20,7 +20,7 @@ struct entry {
 };
 
 struct limits {
-	uint32_t	 max_sessions, max_per_ip;
+	atomic_uint	 max_sessions, max_per_ip;
 	atomic_uint	 sessions;
 	pthread_mutex_t	 lock;		/* all below */
 	struct entry	**buckets;
@@ -35,8 +35,7 @@ limits_new(uint32_t max_sessions, uint32_t max_per_ip)
 
 	if (l == NULL)
 		return NULL;
-	l->max_sessions = max_sessions;
-	l->max_per_ip = max_per_ip;
+	limits_set(l, max_sessions, max_per_ip);
 	l->bucket_count = BUCKETS_FIRST;
 	if ((l->buckets = calloc(l->bucket_count, sizeof *l->buckets)) == NULL) {
 		free(l);
@@ -47,6 +46,13 @@ limits_new(uint32_t max_sessions, uint32_t max_per_ip)
 		l->seed = (uint64_t)(uintptr_t)l;
 	pthread_mutex_init(&l->lock, NULL);
 	return l;
+}
+
+void
+limits_set(struct limits *l, uint32_t max_sessions, uint32_t max_per_ip)
+{
+	atomic_store_explicit(&l->max_sessions, max_sessions, memory_order_relaxed);
+	atomic_store_explicit(&l->max_per_ip, max_per_ip, memory_order_relaxed);
 }
 
 void
@@ -98,6 +104,7 @@ grow(struct limits *l)
 static enum limits_verdict
 enter_ip(struct limits *l, const struct addr *a)
 {
+	uint32_t max = atomic_load_explicit(&l->max_per_ip, memory_order_relaxed);
 	struct entry **at = find(l, a);
 
 	if (*at == NULL) {
@@ -113,29 +120,31 @@ enter_ip(struct limits *l, const struct addr *a)
 			return LIMITS_OK;
 		}
 	}
-	if ((*at)->sessions >= l->max_per_ip)
+	if (max != 0 && (*at)->sessions >= max)
 		return LIMITS_PER_IP;
 	(*at)->sessions++;
 	return LIMITS_OK;
 }
 
-/* Unix peers have no address: only the total counts. */
+/*
+ * Unix peers have no address: only the total counts.  Counted without a limit
+ * too: a reload may set one while they are there.
+ */
 static bool
-counts_by_ip(const struct limits *l, const struct addr *a)
+counts_by_ip(const struct addr *a)
 {
-	return l->max_per_ip != 0 && a->len != 0 &&
-	    (a->sa.sa_family == AF_INET || a->sa.sa_family == AF_INET6);
+	return a->len != 0 && (a->sa.sa_family == AF_INET || a->sa.sa_family == AF_INET6);
 }
 
 enum limits_verdict
 limits_enter(struct limits *l, const struct addr *a)
 {
+	uint32_t max = atomic_load_explicit(&l->max_sessions, memory_order_relaxed);
 	enum limits_verdict v = LIMITS_OK;
 
-	if (atomic_fetch_add_explicit(&l->sessions, 1, memory_order_relaxed) >= l->max_sessions &&
-	    l->max_sessions != 0)
+	if (atomic_fetch_add_explicit(&l->sessions, 1, memory_order_relaxed) >= max && max != 0)
 		v = LIMITS_SESSIONS;
-	else if (counts_by_ip(l, a)) {
+	else if (counts_by_ip(a)) {
 		pthread_mutex_lock(&l->lock);
 		v = enter_ip(l, a);
 		pthread_mutex_unlock(&l->lock);
@@ -151,7 +160,7 @@ limits_leave(struct limits *l, const struct addr *a)
 	unsigned before = atomic_fetch_sub_explicit(&l->sessions, 1, memory_order_relaxed);
 
 	assert(before > 0);
-	if (!counts_by_ip(l, a))
+	if (!counts_by_ip(a))
 		return;
 	pthread_mutex_lock(&l->lock);
 	struct entry **at = find(l, a), *e = *at;
@@ -174,5 +183,7 @@ limits_sessions(const struct limits *l)
 bool
 limits_full(const struct limits *l)
 {
-	return l->max_sessions != 0 && limits_sessions(l) >= l->max_sessions;
+	uint32_t max = atomic_load_explicit(&l->max_sessions, memory_order_relaxed);
+
+	return max != 0 && limits_sessions(l) >= max;
 }

@@ -23,6 +23,8 @@ enum limits_verdict {
 /* 0 = no limit, for both. */
 struct limits	*limits_new(uint32_t max_sessions, uint32_t max_per_ip);
 void		 limits_free(struct limits *);
+/* Reload; any thread.  Sessions that are there stay. */
+void		 limits_set(struct limits *, uint32_t max_sessions, uint32_t max_per_ip);
 /* OK must be matched by one limits_leave() with the same address. */
 enum limits_verdict limits_enter(struct limits *, const struct addr *);
 void		 limits_leave(struct limits *, const struct addr *);

@@ -263,6 +263,7 @@ struct http1_chunked {
 	uint64_t	left;		/* of the current chunk's data */
 	uint64_t	body_bytes;	/* data announced so far */
 	enum http1_verdict failed;	/* sticky; HTTP1_OK while all is well */
+	bool		ext_quoted, ext_escaped;
 	uint32_t	ext_bytes;
 	uint32_t	ext_total_bytes;
 	uint32_t	trailer_bytes;

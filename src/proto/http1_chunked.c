@@ -48,6 +48,7 @@ size_byte(struct http1_chunked *walk, char c)
 		return HTTP1_BAD_CHUNK_SIZE;
 	walk->state = c == ';' ? EXT : SIZE_LF;
 	walk->ext_bytes = 0;
+	walk->ext_quoted = walk->ext_escaped = false;
 	return HTTP1_OK;
 }
 
@@ -56,10 +57,17 @@ ext_byte(struct http1_chunked *walk, char c)
 {
 	if (c == '\r') {
 		walk->state = SIZE_LF;
-		return HTTP1_OK;
+		return walk->ext_quoted ? HTTP1_BAD_CHUNK_EXT : HTTP1_OK;
 	}
-	if (!chars_is(c, CHARS_VALUE))
+	/* Passed on as it is, so only what every parser reads alike: no 8-bit bytes, no open quote. */
+	if (!chars_is(c, CHARS_VALUE) || (uint8_t)c >= 0x80)
 		return HTTP1_BAD_CHUNK_EXT;
+	if (walk->ext_escaped)
+		walk->ext_escaped = false;
+	else if (walk->ext_quoted && c == '\\')
+		walk->ext_escaped = true;
+	else if (c == '"')
+		walk->ext_quoted = !walk->ext_quoted;
 	if (++walk->ext_bytes > HTTP1_CHUNK_EXT_MAX ||
 	    ++walk->ext_total_bytes > HTTP1_CHUNK_EXT_TOTAL_MAX)
 		return HTTP1_CHUNK_EXT_TOO_LONG;

@@ -19,10 +19,16 @@ enum counter {
 	COUNT_REFUSED_SESSIONS,		/* limits.max_sessions */
 	COUNT_REFUSED_PER_IP,		/* limits.max_sessions_per_ip */
 	COUNT_REFUSED_POOL,		/* no buffers for a new session */
+	COUNT_REFUSED_SOURCE,		/* not on the whitelist */
 	COUNT_REFUSED_PROTOCOL,		/* first byte of no protocol that the listener serves */
 	COUNT_REFUSED_COMMAND,		/* SOCKS command or address type */
 	COUNT_REFUSED_METHOD,		/* SOCKS5: no acceptable authentication method */
+	COUNT_REFUSED_PASSWORD,		/* wrong, missing, or asked for where none can be given */
+	COUNT_REFUSED_THROTTLED,	/* a source that failed too often, or too many waiting */
+	COUNT_REFUSED_ACL,
+	COUNT_REFUSED_LOCAL,		/* acl.protect_local */
 	COUNT_REFUSED_LOOP,		/* would have connected to ourselves */
+	COUNT_REFUSED_BODY,		/* http.max_body_bytes */
 	COUNT_MALFORMED,
 	COUNT_HANDSHAKE_TIMEOUT,
 	COUNT_RESOLVE_FAILED,

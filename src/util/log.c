@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -19,8 +21,8 @@
  * several threads never mix in a pipe to a log collector.
  */
 enum { LINE_MAX_BYTES = 2048 };
-/* Kept free for the cut mark, " suppressed=18446744073709551615" and the newline. */
-enum { TAIL_BYTES = 48 };
+/* Kept free for the cut mark, " suppressed=18446744073709551615 lost=..." and the newline. */
+enum { TAIL_BYTES = 80 };
 
 enum { LINES_PER_SECOND = 10 };
 
@@ -51,6 +53,9 @@ static struct limiter {
 	uint64_t	suppressed;	/* since the last line that was written */
 } limiters[LOG_C_MAX];
 static pthread_mutex_t limiter_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static pthread_mutex_t output_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t lost;		/* under output_lock */
 
 static bool to_journal;
 static pthread_once_t journal_once = PTHREAD_ONCE_INIT;
@@ -185,12 +190,48 @@ put_escaped(char *line, size_t used, const char *text, bool cut)
 	return used;
 }
 
+/*
+ * One line, whole, or not at all: a reader that has stopped (a pager, Ctrl-S, a
+ * log driver under pressure) must not stop a worker and all its sessions with
+ * it.  The descriptor may be shared with other processes, so it can't be made
+ * non-blocking; but a pipe that polls writable takes PIPE_BUF bytes without
+ * waiting (pipe(7)), and no line is longer.  One at a time, so that nobody takes
+ * that room in between.
+ */
+static void
+put_line(const char *line, size_t len, uint64_t lost_before)
+{
+	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+	_Static_assert(LINE_MAX_BYTES <= PIPE_BUF, "a line must fit into a pipe's one write");
+	pthread_mutex_lock(&output_lock);
+	if (poll(&p, 1, 0) == 1 && (p.revents & POLLOUT)) {
+		while (write(STDERR_FILENO, line, len) < 0 && errno == EINTR)
+			continue;
+	} else
+		lost += lost_before + 1;
+	pthread_mutex_unlock(&output_lock);
+}
+
+/* Lines that nobody could be told, since the last that was. */
+static uint64_t
+take_lost(void)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&output_lock);
+	n = lost;
+	lost = 0;
+	pthread_mutex_unlock(&output_lock);
+	return n;
+}
+
 void
 log_write(enum log_level level, enum log_cause cause, struct log_who who, const char *fmt, ...)
 {
 	char line[LINE_MAX_BYTES], text[LINE_MAX_BYTES];
 	int saved_errno = errno, len;
-	uint64_t suppressed;
+	uint64_t suppressed, lost_before;
 	size_t used;
 	va_list ap;
 
@@ -205,17 +246,15 @@ log_write(enum log_level level, enum log_cause cause, struct log_who who, const 
 	va_end(ap);
 	if (len < 0)
 		snprintf(text, sizeof(text), "(message could not be formatted)");
+	lost_before = take_lost();
 	used = put_head(line, level, who);
 	used = put_escaped(line, used, text, len >= (int)sizeof(text));
 	if (suppressed != 0)
 		used += (size_t)sprintf(line + used, " suppressed=%" PRIu64, suppressed);
+	if (lost_before != 0)
+		used += (size_t)sprintf(line + used, " lost=%" PRIu64, lost_before);
 	line[used++] = '\n';
-	/*
-	 * A full pipe behind a non-blocking stderr loses the line: waiting here
-	 * would stop a worker and all its sessions.
-	 */
-	while (write(STDERR_FILENO, line, used) < 0 && errno == EINTR)
-		continue;
+	put_line(line, used, lost_before);
 out:
 	errno = saved_errno;
 }

@@ -4,7 +4,8 @@
  *
  *	time level worker session message key=value...
  *
- * to standard error, each line in one write(2).  Lines are limited per cause
+ * to standard error, each line in one write(2) that never waits: when the reader
+ * does not read, lines are lost, and the next one says how many (lost=N).  Lines are limited per cause
  * and second; what was left out is counted and told in the next line of that
  * cause.  Bytes that could break a line or a terminal are escaped.  Safe to
  * call from any thread; never called per relayed buffer.
@@ -34,8 +35,11 @@ enum log_cause {
 	LOG_C_PROTOCOL,		/* malformed bytes from a client */
 	LOG_C_UPSTREAM,		/* connect or response failed */
 	LOG_C_RESOLVE,
+	LOG_C_AUTH,		/* a password refused */
+	LOG_C_ACL,		/* a rule refused */
 	LOG_C_TIMEOUT,
 	LOG_C_POOL,		/* buffer or pipe pool exhausted, stalled direction reset */
+	LOG_C_ACCESSLOG,	/* lines lost, or the file not written */
 	LOG_C_INTERNAL,
 	LOG_C_MAX
 };

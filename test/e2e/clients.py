@@ -2,6 +2,7 @@
 """Clients that speak SOCKS4, SOCKS4a, SOCKS5 and HTTP byte by byte as the test
 wants, and read the proxy's words strictly."""
 
+import base64
 import hashlib
 import ipaddress
 import socket
@@ -134,6 +135,36 @@ def socks5(proxy, host, port, as_domain=None, **kw):
 def socks5_code(proxy, host, port, cmd=1, as_domain=None, timeout=20.0):
     with proxy.connect(timeout=timeout) as sock:
         return socks5_ask(sock, host, port, cmd, as_domain).code
+
+
+def socks5_userpass(user, password):
+    """RFC 1929's message."""
+    u, p = (v if isinstance(v, bytes) else v.encode("utf-8") for v in (user, password))
+    return bytes([1, len(u)]) + u + bytes([len(p)]) + p
+
+
+def socks5_login(sock, user, password):
+    """Greeting with user/password alone; the status byte of the answer."""
+    sock.sendall(socks5_greeting(2))
+    assert recv_exact(sock, 2) == b"\x05\x02"
+    sock.sendall(socks5_userpass(user, password))
+    version, status = recv_exact(sock, 2)
+    assert version == 1, "RFC 1929 answers with version 1, not %d" % version
+    return status
+
+
+def socks5_as(proxy, user, password, host, port, **kw):
+    """A tunnel for somebody with a password."""
+    sock = proxy.connect(**kw)
+    try:
+        assert socks5_login(sock, user, password) == 0
+        sock.sendall(socks5_request(host, port))
+        reply = socks5_read_reply(sock)
+        assert reply.code == 0, reply
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 # -- SOCKS4 and 4a ----------------------------------------------------------------
@@ -276,6 +307,11 @@ def get_request(authority, path="/", fields=(), method="GET", version="HTTP/1.1"
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
+def basic(user, password):
+    """The field with which a client logs in at a proxy."""
+    return "Proxy-Authorization: Basic " + base64.b64encode(("%s:%s" % (user, password)).encode("utf-8")).decode()
+
+
 def fetch(proxy, authority, path="/", fields=(), method="GET", body=None, timeout=20.0):
     """One request on a connection of its own."""
     if body is not None:
@@ -318,10 +354,10 @@ def connect_read_status(sock):
     return r.status
 
 
-def connect_status(proxy, authority, timeout=20.0):
+def connect_status(proxy, authority, timeout=20.0, fields=()):
     """The whole answer to a CONNECT."""
     with http(proxy, timeout=timeout) as c:
-        return c.ask(connect_request(authority), method="CONNECT")
+        return c.ask(connect_request(authority, fields), method="CONNECT")
 
 
 TUNNELS = {"socks5": socks5, "connect": http_connect}

@@ -108,7 +108,7 @@ def proxies(tmp_path, backend):
 
     def make(config=None, start=True, **kw):
         kw.setdefault("name", "ringway%d" % len(made) if made else "ringway")
-        p = Proxy(tmp_path, kw.pop("backend", backend), config=config, **kw)
+        p = Proxy(kw.pop("workdir", tmp_path), kw.pop("backend", backend), config=config, **kw)
         made.append(p)
         if start:
             p.start()

@@ -71,7 +71,7 @@ class Proxy:
     -o KEY=VALUE.  `listen` replaces the one default listener."""
 
     def __init__(self, workdir, backend, config=None, listen=None, options=(), args=(), env=None,
-                 wrap=(), preexec=None, name="ringway", use_file=True, port=None, protocols=None):
+                 wrap=(), preexec=None, name="ringway", use_file=True, port=None, protocols=None, pass_fds=()):
         self.dir = workdir
         self.backend = backend
         self.host = "127.0.0.1"
@@ -92,11 +92,10 @@ class Proxy:
                 self.host = "::1"
         self.config = merge(merge(BASE_CONFIG, {"listen": listen}), config)
         self.argv = [*wrap, RINGWAY]
+        self.config_path = os.path.join(str(workdir), name + ".yaml")
         if use_file:
-            path = os.path.join(str(workdir), name + ".yaml")
-            with open(path, "w", encoding="utf-8") as f:
-                f.write(yaml_text(self.config))
-            self.argv += ["-c", path]
+            self.rewrite()
+            self.argv += ["-c", self.config_path]
         if backend:
             self.argv += ["-b", backend]
         for option in options:
@@ -104,6 +103,7 @@ class Proxy:
         self.argv += list(args)
         self.env = sanitizer_env(env)
         self.preexec = preexec
+        self.pass_fds = pass_fds
         self.stderr_path = os.path.join(str(workdir), name + ".err")
         self.process = None
         self.returncode = None
@@ -113,7 +113,8 @@ class Proxy:
     def start(self, wait=True, timeout=10.0):
         with open(self.stderr_path, "wb") as err:
             self.process = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=err, stderr=err,
-                                            env=self.env, preexec_fn=self.preexec, cwd=str(self.dir))
+                                            env=self.env, preexec_fn=self.preexec, cwd=str(self.dir),
+                                            pass_fds=self.pass_fds)
         if wait:
             self.wait_ready(timeout)
         return self
@@ -128,6 +129,37 @@ class Proxy:
             except OSError:
                 return False
         wait_until(answers, timeout, "proxy listens\n" + " ".join(self.argv), every=0.01)
+        # Its sockets are there before it has become `user` and its loops run; a
+        # log_level above info hides the line.
+        end = time.monotonic() + 0.5 * SLOW
+        while "started version=" not in self.log() and time.monotonic() < end:
+            time.sleep(0.002)
+
+    # -- its configuration while it runs ------------------------------------
+
+    def rewrite(self, extra=None, text=None):
+        """The file with `extra` merged in (a None takes a key out), or with
+        this very text."""
+        if text is None:
+            self.config = {k: v for k, v in merge(self.config, extra).items() if v is not None}
+            text = yaml_text(self.config)
+        with open(self.config_path, "w", encoding="utf-8") as f:
+            f.write(text)
+
+    def hup(self, refused=False, timeout=10.0):
+        """SIGHUP, waits for what comes of it, and returns what was logged of it."""
+        before = len(self.log())
+        self.signal(signal.SIGHUP)
+        words = ("reloaded generation=", "reload refused")
+        wait_until(lambda: any(w in self.log()[before:] for w in words), timeout,
+                   lambda: "the reload's result\n" + self.log()[before:], every=0.01)
+        said = self.log()[before:]
+        assert words[bool(refused)] in said, said
+        return said
+
+    def reload(self, extra=None, text=None, **kw):
+        self.rewrite(extra, text)
+        return self.hup(**kw)
 
     @property
     def pid(self):
@@ -173,7 +205,7 @@ class Proxy:
 
     # -- reaching it -------------------------------------------------------
 
-    def connect(self, timeout=10.0, rcvbuf=None, sndbuf=None):
+    def connect(self, timeout=10.0, rcvbuf=None, sndbuf=None, source=None):
         if self.unix:
             s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             where = self.unix
@@ -186,6 +218,8 @@ class Proxy:
                 s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
             if sndbuf:
                 s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, sndbuf)
+            if source:
+                s.bind((source, 0))
             s.connect(where)
             if not self.unix:
                 s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

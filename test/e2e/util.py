@@ -2,6 +2,7 @@
 """Small things that every test needs: ports, waiting, and bytes that can be
 checked.  Nothing here knows of a proxy."""
 
+import base64
 import hashlib
 import itertools
 import os
@@ -101,6 +102,12 @@ def pattern_sha(seed, nbytes):
     for chunk in pattern_chunks(seed, nbytes):
         h.update(chunk)
     return h.hexdigest()
+
+
+def password_record(password, iterations=1000, salt=b"0123456789abcdef"):
+    """What `ringway --hash-password` prints, made by another implementation."""
+    key = hashlib.pbkdf2_hmac("sha256", password.encode("utf-8"), salt, iterations)
+    return "sha256$%d$%s$%s" % (iterations, base64.b64encode(salt).decode(), base64.b64encode(key).decode())
 
 
 class Background:

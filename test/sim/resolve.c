@@ -60,6 +60,14 @@ on_done(struct io_loop *l, struct io_timer *t)
 	done(owner);
 }
 
+int
+resolver_set_conf(struct resolver *r, const struct conf_resolver *conf)
+{
+	(void)r;
+	(void)conf;
+	return 0;
+}
+
 void
 resolver_close(struct resolver *r, void (*done)(void *), void *owner)
 {

@@ -397,6 +397,8 @@ make_people(void)
 	}
 }
 
+static struct kdf *kdf;		/* one for all runs */
+
 static void
 make_worker(void)
 {
@@ -406,22 +408,20 @@ make_worker(void)
 	world.limits = limits_new(world.conf->limits.max_sessions, world.conf->limits.max_sessions_per_ip);
 	world.choice.backend = &io_backend_sim;
 	world.shared = (struct worker_shared){
-		.conf = world.conf, .choice = &world.choice, .limits = world.limits, .pipes_max = UINT32_MAX
+		.choice = &world.choice, .limits = world.limits, .kdf = kdf, .pipes_max = UINT32_MAX
 	};
-	sem_init(&world.shared.started, 0, 0);
+	sem_init(&world.shared.reported, 0, 0);
 	addr_parse_ip(span_str("127.0.0.1"), 1080, &world.own);
 	world.listen_file = k_socket(AF_INET, SOCK_STREAM);
 	k_bind(world.listen_file, &world.own.sa, world.own.len);
 	k_listen(world.listen_file, (int)world.conf->listen[0].backlog);
 	fd = k_fd_new(world.listen_file);
-	world.listener = (struct listener){ .worker = w, .conf = &world.conf->listen[0], .fd = fd };
+	if ((w->first = worker_plan_new(world.snapshot, NULL)) == NULL)
+		sim_fail("no plan");
+	w->first->fds[0] = fd;
 	w->shared = &world.shared;
 	w->next_session_id = w->id_step = 1;
 	w->env.via = "ringway-sim";
-	w->env.own = &world.own;
-	w->env.own_count = 1;
-	w->listeners = &world.listener;
-	w->listener_count = 1;
 }
 
 static void
@@ -487,6 +487,9 @@ world_run(uint64_t seed, struct sim_trace *trace, bool verbose)
 	struct conf_problems problems = { 0 };
 	int64_t before;
 
+	/* No scenario has a password: its thread only waits. */
+	if (kdf == NULL && kdf_new(&kdf, &(struct kdf_config){ 0 }) != 0)
+		abort();
 	memset(&world, 0, sizeof world);
 	sim_begin(seed, trace, false);
 	k_reset();
@@ -496,7 +499,8 @@ world_run(uint64_t seed, struct sim_trace *trace, bool verbose)
 	world.ideal = sim_chance(400);
 	world.ends_early = !world.ideal && sim_chance(250);
 	make_conf();
-	if (conf_validate(world.conf, &problems) != 0)
+	if (conf_validate(world.conf, &problems) != 0 ||
+	    (world.snapshot = snapshot_new(world.conf, 1, &problems)) == NULL)
 		sim_fail("the configuration is not valid");
 	conf_problems_free(&problems);
 	make_faults();
@@ -521,6 +525,6 @@ world_run(uint64_t seed, struct sim_trace *trace, bool verbose)
 	note_counters();
 	free_people();
 	check_leaks(before);
-	conf_free(world.conf);
+	snapshot_drop(world.snapshot);
 	sim_end();
 }

@@ -148,7 +148,7 @@ struct world {
 	struct limits		*limits;
 	struct worker_shared	 shared;
 	struct worker		 worker;
-	struct listener		 listener;
+	struct snapshot		*snapshot;
 	struct io_choice	 choice;
 	struct addr		 own;
 	struct kfile		*listen_file;

@@ -76,7 +76,8 @@ Test(cli, actions)
 		{ "-t x", CLI_CHECK }, { "--check=x", CLI_CHECK }, { "-V", CLI_VERSION },
 		{ "--version", CLI_VERSION }, { "-h", CLI_HELP }, { "--help", CLI_HELP },
 		{ "-Vh", CLI_HELP }, { "-h -V", CLI_HELP }, { "-V -t x", CLI_VERSION },
-		{ "-t x -o workers=1", CLI_CHECK },
+		{ "-t x -o workers=1", CLI_CHECK }, { "--hash-password", CLI_HASH_PASSWORD },
+		{ "--hash-password=x", CLI_HASH_PASSWORD }, { "--hash-password -V", CLI_VERSION },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -85,6 +86,47 @@ Test(cli, actions)
 		cr_expect_eq(cli.action, cases[i].action, "%s", cases[i].line);
 		cli_free(&cli);
 	}
+}
+
+Test(cli, a_password_may_be_left_out)
+{
+	static const char *const cases[][2] = {
+		{ "--hash-password", NULL }, { "--hash-password secret", "secret" },
+		{ "--hash-password=secret", "secret" }, { "--hash-password=-x", "-x" },
+		{ "--hash-password=", "" }, { "--hash-password --daemon", NULL },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct cli cli = parse(cases[i][0]);
+
+		cr_expect_eq(cli.action, CLI_HASH_PASSWORD, "%s: %s", cases[i][0], told);
+		if (cases[i][1] == NULL)
+			cr_expect_null(cli.password, "%s", cases[i][0]);
+		else
+			cr_expect_str_eq(cli.password, cases[i][1]);
+		cli_free(&cli);
+	}
+}
+
+Test(cli, daemon_and_pid_file)
+{
+	struct conf_problems problems = { .count = 0 };
+	struct cli cli = parse("--daemon --pid-file /run/a.pid -o pid_file=/run/b.pid --pid-file=x");
+	struct conf *conf;
+
+	cr_assert_eq(cli.action, CLI_RUN, "%s", told);
+	cr_expect(cli.daemon);
+	cr_expect_eq(cli.override_count, 3u);
+	if (cli_config_path(&cli) == NULL) {
+		cr_assert_eq(conf_from_cli(&cli, &conf, &problems), 0);
+		cr_expect_str_eq(conf->pid_file, "x");
+		conf_free(conf);
+	}
+	conf_problems_free(&problems);
+	cli_free(&cli);
+	cli = parse("");
+	cr_expect_not(cli.daemon);
+	cli_free(&cli);
 }
 
 Test(cli, mistakes_get_one_line_with_a_hint)
@@ -102,7 +144,11 @@ Test(cli, mistakes_get_one_line_with_a_hint)
 		{ "-o workers", "ringway: -o takes KEY=VALUE, not \"workers\" "
 		    "(for example -o listen.0.port=8080)\n" },
 		{ "-o =1", NULL }, { "-c a -t b", NULL }, { "-c a -c b", NULL },
-		{ "-h --nonsense", NULL }, { "\x1b[31m", NULL },
+		{ "-h --nonsense", NULL }, { "--daemon=yes", NULL },
+		{ "--pid-file", "ringway: a value is missing after \"--pid-file\" (FILE)\n" },
+		{ "--hash-password a b", NULL }, { "-\x01", NULL }, { "-\x03x", NULL },
+		{ "--hash-pasword", "ringway: unknown option \"--hash-pasword\" "
+		    "(did you mean --hash-password?)\n" }, { "\x1b[31m", NULL },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -127,7 +173,8 @@ Test(cli, help_names_every_option)
 	fclose(out);
 	for (const char *const *name = (const char *const []){ "-c, --config FILE",
 	    "-l, --log-level LEVEL", "-b, --backend NAME", "-o KEY=VALUE", "-t, --check FILE",
-	    "-V, --version", "-h, --help", NULL }; *name != NULL; name++)
+	    "    --daemon ", "    --pid-file FILE", "    --hash-password [PW]", "-V, --version",
+	    "-h, --help", NULL }; *name != NULL; name++)
 		cr_expect_not_null(strstr(text, *name), "%s", *name);
 }
 

@@ -75,7 +75,7 @@ Test(conf_schema, defaults_are_accepted)
 	char path[CONF_PATH_MAX], told[600];
 
 	for (size_t i = 0; i < conf_schema_count; i++)
-		if (conf_schema[i].type != CONF_RECORDS)
+		if (conf_schema[i].type != CONF_RECORDS && !conf_schema_is_required(&conf_schema[i]))
 			cr_expect_eq(try_set(set_path(&conf_schema[i], path),
 			    conf_schema[i].initial, told), 0, "%s", told);
 }
@@ -107,7 +107,7 @@ Test(conf_schema, numbers_are_kept_within_their_range)
 
 Test(conf_schema, texts_are_kept_within_their_length)
 {
-	char path[CONF_PATH_MAX], told[600], value[64];
+	char path[CONF_PATH_MAX], told[600], value[5000];
 
 	for (size_t i = 0; i < conf_schema_count; i++) {
 		const struct conf_row *row = &conf_schema[i];
@@ -283,16 +283,25 @@ Test(conf, what_is_dumped_can_be_set_again)
 	conf_set(conf, "listen.1.addr", "unix:/run/x.sock", &problems);
 	conf_set(conf, "resolver.servers", "192.0.2.1:54,::1", &problems);
 	conf_set(conf, "outbound.bind_ipv4", "192.0.2.7", &problems);
+	conf_set(conf, "auth.whitelist", "10.0.0.0/8, ::1", &problems);
+	conf_set(conf, "auth.users.0.name", "alice", &problems);
+	conf_set(conf, "auth.users.0.pbkdf2", "sha256$1$a$b", &problems);
+	conf_set(conf, "acl.rules", "deny user alice,bob port 80,443", &problems);
+	conf_set(conf, "acl.rules.1", "allow\tclient 10.0.0.0/8", &problems);
+	conf_set(conf, "access_log.path", "-", &problems);
 	first = dump(conf);
-	/* The dump is YAML except for its paths; as -o values, only quotes differ. */
+	/* The dump is YAML except for its paths; as -o values, only quotes and tabs differ. */
 	for (line = first; *line != '\0'; line = next) {
 		char *colon = strchr(line, ':'), value[256], path[128];
 		size_t len = 0;
 
 		next = strchr(line, '\n') + 1;
-		for (const char *at = colon + 2; *at != '\n'; at++)
-			if (*at != '"')
+		for (const char *at = colon + 2; *at != '\n'; at++) {
+			if (*at == '\\')
+				value[len++] = *++at == 't' ? '\t' : *at;
+			else if (*at != '"')
 				value[len++] = *at;
+		}
 		value[len] = '\0';
 		snprintf(path, sizeof(path), "%.*s", (int)(colon - line), line);
 		conf_set(again, path, value, &problems);
@@ -419,4 +428,164 @@ Test(conf, problems_beyond_the_limit_are_counted)
 	cr_expect_not_null(strstr(text, "w: k: 199\n... and 5 more\n"));
 	free(text);
 	conf_problems_free(&problems);
+}
+
+static void
+expect_where(const struct conf *conf, const char *path, const char *want)
+{
+	char where[64];
+
+	cr_expect_eq(conf_where(conf, path, where, sizeof(where)), want[0] != '\0', "%s", path);
+	cr_expect_str_eq(where, want, "%s: %s", path, where);
+}
+
+Test(conf, places_of_entries_are_known)
+{
+	static const char text[] =
+	    "auth:\n"
+	    "  whitelist:\n"
+	    "    - 10.0.0.0/8\n"
+	    "    - ::1\n"
+	    "  users:\n"
+	    "    - name: alice\n"
+	    "      pbkdf2: x\n"
+	    "acl: {rules: [deny host a, default deny]}\n";
+	struct conf_problems problems = { .count = 0 };
+	struct conf *conf = conf_new();
+
+	cr_expect_eq(conf_load_text(conf, "F", text, sizeof(text) - 1, &problems), 0);
+	expect_where(conf, "auth.whitelist.1", "F:4:7");
+	expect_where(conf, "auth.whitelist.7", "F:3:5");
+	expect_where(conf, "auth.users.0.pbkdf2", "F:7:15");
+	expect_where(conf, "auth.users.0", "F:6:7");
+	expect_where(conf, "acl.rules.1", "F:8:28");
+	expect_where(conf, "acl.file", "");
+	expect_where(conf, "workers", "");
+	conf_set(conf, "auth.whitelist.0", "192.0.2.1", &problems);
+	conf_set(conf, "acl.rules", "allow host b,c", &problems);
+	expect_where(conf, "auth.whitelist.0", "-o auth.whitelist.0=192.0.2.1");
+	expect_where(conf, "auth.whitelist.1", "F:4:7");
+	/* The file's second rule is gone, and so is its place. */
+	cr_expect_eq(conf->acl.rule_count, 1u);
+	expect_where(conf, "acl.rules.0", "-o acl.rules=allow host b,c");
+	expect_where(conf, "acl.rules.1", "-o acl.rules=allow host b,c");
+	cr_expect_str_eq(conf->auth.whitelist[0], "192.0.2.1");
+	cr_expect_eq(problems.count, 0u);
+	conf_free(conf);
+}
+
+Test(conf, rules_keep_their_commas)
+{
+	struct conf_problems problems = { .count = 0 };
+	struct conf *conf = conf_new();
+
+	cr_expect_eq(conf_set(conf, "acl.rules.0", "deny user alice,bob", &problems), 0);
+	cr_expect_eq(conf_set(conf, "acl.rules.1", "[x, y]", &problems), 0);
+	cr_assert_eq(conf->acl.rule_count, 2u);
+	cr_expect_str_eq(conf->acl.rules[0], "deny user alice,bob");
+	cr_expect_str_eq(conf->acl.rules[1], "[x, y]");
+	cr_expect_eq(conf_set(conf, "acl.rules", "default deny", &problems), 0);
+	cr_assert_eq(conf->acl.rule_count, 1u);
+	cr_expect_eq(conf_set(conf, "acl.rules", "", &problems), 0);
+	cr_expect_eq(conf->acl.rule_count, 0u);
+	cr_expect_eq(problems.count, 0u);
+	cr_expect_eq(conf_set(conf, "acl.rules.1", "x", &problems), -EINVAL);
+	cr_expect_eq(conf_set(conf, "acl.rules.0", "", &problems), -EINVAL);
+	cr_expect_eq(conf_set(conf, "acl.rules.0", "a\nb", &problems), -EINVAL);
+	cr_expect_eq(conf_set(conf, "acl.rules.0", "\xff", &problems), -EINVAL);
+	cr_expect_eq(conf_set(conf, "acl.rules.0", "a\xe2\x80\xa8" "b", &problems), -EINVAL);
+	cr_expect_eq(conf->acl.rule_count, 0u);
+	conf_problems_free(&problems);
+	conf_free(conf);
+}
+
+Test(conf, an_incomplete_entry_names_the_option_that_made_it)
+{
+	struct conf_problems problems = { .count = 0 };
+	struct conf *conf = conf_new();
+
+	cr_expect_eq(conf_set(conf, "auth.users.0.name", "alice", &problems), 0);
+	cr_expect_eq(conf_validate_in(conf, &roomy, &problems), -EINVAL);
+	cr_assert_eq(problems.count, 1u);
+	cr_expect_eq(strncmp(problems.list[0].text, "-o auth.users.0.name=alice: "
+	    "auth.users.0.pbkdf2: this key is missing", 66), 0, "%s", problems.list[0].text);
+	conf_problems_free(&problems);
+	conf_free(conf);
+}
+
+Test(conf, password_records_are_in_no_message)
+{
+	static const char path[] = "auth.users.0.pbkdf2";
+	struct conf_problems problems = { .count = 0 };
+	struct conf *conf = conf_new();
+	char record[400], where[512];
+
+	memset(record, 'Z', sizeof(record));
+	record[sizeof(record) - 1] = '\0';
+	cr_expect_eq(conf_set(conf, path, record, &problems), -EINVAL);
+	cr_assert_eq(problems.count, 1u);
+	cr_expect_null(strstr(problems.list[0].text, "ZZ"), "%s", problems.list[0].text);
+	record[20] = '\0';
+	cr_expect_eq(conf_set(conf, path, record, &problems), 0);
+	conf_where(conf, path, where, sizeof(where));
+	cr_expect_str_eq(where, "-o auth.users.0.pbkdf2=...");
+	conf_problems_free(&problems);
+	conf_free(conf);
+}
+
+Test(conf, reload_knows_what_needs_a_restart)
+{
+	static const char *const changes[][2] = {
+		{ "workers", "3" }, { "pin_workers", "true" }, { "backend", "epoll" },
+		{ "user", "nobody" }, { "group", "nogroup" }, { "pid_file", "/run/x.pid" },
+		{ "limits.tcp_pool_blocks", "64" },
+	};
+	enum { CHANGES = sizeof(changes) / sizeof(changes[0]) };
+	struct conf_problems problems = { .count = 0 };
+	struct conf *running = conf_new(), *loaded = conf_new();
+	const char *paths[CHANGES];
+
+	conf_set(loaded, "log_level", "debug", &problems);
+	conf_set(loaded, "listen.0.port", "99", &problems);
+	conf_set(loaded, "acl.rules", "default deny", &problems);
+	cr_expect_eq(conf_restart_differences(running, loaded, paths, CHANGES), 0u);
+	for (size_t i = 0; i < CHANGES; i++)
+		conf_set(loaded, changes[i][0], changes[i][1], &problems);
+	cr_expect_eq(problems.count, 0u);
+	cr_assert_eq(conf_restart_differences(running, loaded, paths, CHANGES), (size_t)CHANGES);
+	for (size_t i = 0; i < CHANGES; i++)
+		cr_expect_str_eq(paths[i], changes[i][0]);
+	cr_expect_eq(conf_restart_differences(running, loaded, paths, 2), (size_t)CHANGES);
+	cr_expect_eq(conf_keep_restart(loaded, running), 0);
+	cr_expect_eq(conf_restart_differences(running, loaded, paths, CHANGES), 0u);
+	cr_expect_eq(loaded->log_level, LOG_DEBUG);
+	cr_expect_eq(loaded->listen[0].port, 99);
+	conf_free(running);	/* nothing is shared */
+	cr_expect_str_eq(loaded->pid_file, "");
+	conf_free(loaded);
+}
+
+/* Each entry's place is remembered and found: nothing may take the square of their number. */
+Test(conf, long_whitelists_load_soon, .timeout = 30)
+{
+	enum { ENTRIES = 60000 };
+	struct conf_problems problems = { .count = 0 };
+	struct conf *conf = conf_new();
+	char *text = NULL, path[64], where[64];
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	fputs("auth:\n  whitelist:\n", out);
+	for (int i = 0; i < ENTRIES; i++)
+		fprintf(out, "    - 10.%d.%d.0/24\n", i / 256, i % 256);
+	fclose(out);
+	cr_expect_eq(conf_load_text(conf, "F", text, size, &problems), 0);
+	cr_assert_eq(conf->auth.whitelist_count, (size_t)ENTRIES);
+	for (int i = 0; i < ENTRIES; i++) {
+		snprintf(path, sizeof(path), "auth.whitelist.%d", i);
+		cr_assert(conf_where(conf, path, where, sizeof(where)));
+	}
+	cr_expect_str_eq(where, "F:60002:7");
+	free(text);
+	conf_free(conf);
 }

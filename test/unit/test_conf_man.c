@@ -31,14 +31,16 @@ fact_line(const struct conf_row *row, char line[256])
 		[CONF_ENUM] = "word", [CONF_STRING] = "text", [CONF_IPV4] = "IPv4 address",
 		[CONF_IPV6] = "IPv6 address", [CONF_LISTEN_ADDR] = "address",
 		[CONF_FLAGS] = "list", [CONF_SERVERS] = "list", [CONF_RECORDS] = "list",
+		[CONF_STRINGS] = "list", [CONF_LINES] = "list",
 	};
 	bool number = row->type == CONF_NUMBER || row->type == CONF_SIZE;
+	bool texts = row->type == CONF_STRINGS || row->type == CONF_LINES;
 	bool unit = row->unit[0] != '\0' && row->type != CONF_FLAGS && row->type != CONF_RECORDS;
 	char initial[128] = "", range[64] = "";
 
-	if (row->type == CONF_RECORDS)
+	if (row->type == CONF_RECORDS && row->initial[0] != '\0')
 		strcpy(initial, "two entries");
-	else if (row->type == CONF_SERVERS)
+	else if (row->type == CONF_SERVERS || row->type == CONF_RECORDS || texts)
 		snprintf(initial, sizeof(initial), "[%s]", row->initial);
 	else if (row->type == CONF_FLAGS)
 		strcpy(initial, "[socks5, http]");
@@ -47,6 +49,8 @@ fact_line(const struct conf_row *row, char line[256])
 		    "\\(dq\\(dq");
 	if (number)
 		snprintf(range, sizeof(range), " from %" PRIu64 " to %" PRIu64, row->min, row->max);
+	if (conf_schema_is_required(row))
+		strcpy(initial, "none");
 	snprintf(line, 256, "Default %s; %s%s;%s%s%s %s.\n", initial, types[row->type], range,
 	    unit ? " " : "", row->unit[0] != '\0' && unit ? row->unit : "", unit ? ";" : "",
 	    row->reload == CONF_RESTART ? "restart" : "sessions");
