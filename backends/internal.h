@@ -144,6 +144,14 @@ void	io_op_defer(struct io_loop *, struct io_op *, int32_t res, int32_t syserr);
 /* As io_op_finish with the result of a system call: a negative errno in syscall_res. */
 static inline bool io_op_canceled(const struct io_op *op) { return op->flags & OPF_CANCEL; }
 
+/* Other threads read it at any time; only the loop's writes. */
+static inline void
+io_tally_add(uint64_t *tally, uint64_t n)
+{
+	if (tally != NULL)
+		__atomic_store_n(tally, *tally + n, __ATOMIC_RELAXED);
+}
+
 int32_t	io_err_of(int sys);		/* positive errno (or WSA code) to enum io_err */
 
 /* A block off the pool's stack; `len` 0.  False when only the reserve (or nothing) is left. */

@@ -91,8 +91,7 @@ sent(struct io_loop *l, struct io_op *op, uint32_t bytes)
 	op->u.relay.held -= bytes;
 	op->u.relay.moved += bytes;
 	op->u.relay.last_ns = l->now_ns;
-	if (op->u.relay.tally != NULL)
-		*op->u.relay.tally += bytes;
+	io_tally_add(op->u.relay.tally, bytes);
 	while (op->u.relay.first < op->u.relay.nbufs) {
 		struct io_buf *b = &op->u.relay.bufs[op->u.relay.first];
 		uint32_t rest = b->len - (uint32_t)op->be[BE_OWN];

@@ -90,8 +90,7 @@ handed_over(struct uring *u, struct io_op *op, size_t n)
 	op->u.relay.held -= (uint32_t)n;
 	op->u.relay.moved += n;
 	op->u.relay.last_ns = u->loop->now_ns;
-	if (op->u.relay.tally != NULL)
-		*op->u.relay.tally += n;
+	io_tally_add(op->u.relay.tally, n);
 }
 
 /* ---- copy ---- */

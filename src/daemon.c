@@ -220,19 +220,19 @@ each_up(struct daemon *d, void (*f)(struct worker *))
 			f(&d->workers[i]);
 }
 
-static void
-log_totals(struct daemon *d)
+void
+daemon_log_counters(const struct daemon *d, const char *what)
 {
-	struct counters sum = { { 0 } };
+	uint64_t sum[COUNT_MAX] = { 0 };
 
 	for (unsigned i = 0; i < d->worker_count; i++)
 		for (int k = 0; k < COUNT_MAX; k++)
-			sum.n[k] += counters_get(&d->workers[i].counters, (enum counter)k);
+			sum[k] += counters_get(&d->workers[i].counters, (enum counter)k);
 	log_info(LOG_C_NONE, log_main,
-	    "stopped sessions=%llu tunnels=%llu requests=%llu bytes_up=%llu bytes_down=%llu",
-	    (unsigned long long)sum.n[COUNT_SESSIONS], (unsigned long long)sum.n[COUNT_TUNNELS],
-	    (unsigned long long)sum.n[COUNT_HTTP_REQUESTS],
-	    (unsigned long long)sum.n[COUNT_BYTES_UP], (unsigned long long)sum.n[COUNT_BYTES_DOWN]);
+	    "%s active=%u sessions=%llu tunnels=%llu requests=%llu bytes_up=%llu bytes_down=%llu",
+	    what, limits_sessions(d->shared.limits), (unsigned long long)sum[COUNT_SESSIONS],
+	    (unsigned long long)sum[COUNT_TUNNELS], (unsigned long long)sum[COUNT_HTTP_REQUESTS],
+	    (unsigned long long)sum[COUNT_BYTES_UP], (unsigned long long)sum[COUNT_BYTES_DOWN]);
 }
 
 /* ---- start ---- */
@@ -309,7 +309,6 @@ bring_up(struct daemon *d)
 	d->sockets.owner = &d->privs;
 	if ((rc = resolver_global_init()) != 0)
 		return fail_start(d, strerror(-rc));
-	d->worker_count = 0;
 	if ((rc = make_workers(d)) != 0)
 		return fail_start(d, strerror(-rc));
 	if ((plans = daemon_plans(d, d->snapshot, NULL, d->start->inherited)) == NULL)
@@ -423,7 +422,7 @@ daemon_run(const struct daemon_start *start)
 		daemon_serve(&d);
 		for (unsigned i = 0; i < d.worker_count; i++)
 			worker_join(&d.workers[i]);
-		log_totals(&d);
+		daemon_log_counters(&d, "stopped");
 	} else
 		each_up(&d, worker_drain);
 	free_daemon(&d);

@@ -42,6 +42,8 @@ void		daemon_plans_free(struct daemon *, struct worker_plan **);
 /* *out NULL when the log is off.  0 or a negative errno after logging. */
 int		daemon_open_access(const struct conf *, struct accesslog **out);
 void		daemon_log_problems(const struct conf_problems *);
+/* One line of what has come since the start, after `what`: "stats", "stopped". */
+void		daemon_log_counters(const struct daemon *, const char *what);
 void		daemon_log_listeners(const struct snapshot *);
 /* Signals until one ends it. */
 void		daemon_serve(struct daemon *);

@@ -224,22 +224,6 @@ reap(void)
 		;
 }
 
-/* stats_interval_s: what has come since the start, in one line. */
-static void
-log_stats(struct daemon *d)
-{
-	uint64_t sum[COUNT_MAX] = { 0 };
-
-	for (unsigned i = 0; i < d->worker_count; i++)
-		for (int k = 0; k < COUNT_MAX; k++)
-			sum[k] += counters_get(&d->workers[i].counters, (enum counter)k);
-	log_info(LOG_C_NONE, log_main,
-	    "stats sessions=%u accepted=%llu tunnels=%llu requests=%llu bytes_up=%llu bytes_down=%llu",
-	    limits_sessions(d->shared.limits), (unsigned long long)sum[COUNT_SESSIONS],
-	    (unsigned long long)sum[COUNT_TUNNELS], (unsigned long long)sum[COUNT_HTTP_REQUESTS],
-	    (unsigned long long)sum[COUNT_BYTES_UP], (unsigned long long)sum[COUNT_BYTES_DOWN]);
-}
-
 /* The next signal; between them the statistics. */
 static int
 next_signal(struct daemon *d)
@@ -253,7 +237,7 @@ next_signal(struct daemon *d)
 		if (sig > 0)
 			return sig;
 		if (errno == EAGAIN)
-			log_stats(d);
+			daemon_log_counters(d, "stats");
 	}
 }
 

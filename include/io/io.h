@@ -155,7 +155,7 @@ struct io_op {
 			uint64_t		 max;	/* bytes to move; UINT64_MAX = until the end */
 			uint64_t		 moved;	/* bytes handed to dst; read any time (C29) */
 			uint64_t		 last_ns; /* io_now() of the last move in either side */
-			uint64_t		*tally;	/* added to with each move; may be NULL */
+			uint64_t		*tally;	/* added to with each move, relaxed; may be NULL */
 			uint32_t		 held;	/* private: bytes received, not yet sent (in bufs or pipe) */
 			uint8_t			 nbufs, first; /* private */
 			uint8_t			 mode;	/* private to the backend */

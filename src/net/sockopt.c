@@ -133,7 +133,8 @@ sockopt_probe_bind(const struct addr *addr, unsigned flags, char text[SOCKOPT_TE
 
 	if (addr_port(addr) == 0)
 		return 0;
-	fd = sockopt_listen(addr, flags & ~(unsigned)SOCKOPT_REUSEPORT, 1, text);
+	/* Not listening: a client that came just then would be reset. */
+	fd = bound_socket(addr, flags & ~(unsigned)SOCKOPT_REUSEPORT, text);
 	if (fd < 0)
 		return fd;
 	close(fd);

@@ -40,8 +40,8 @@ int	sockopt_listen(const struct addr *, unsigned flags, unsigned backlog,
 	    char text[SOCKOPT_TEXT_MAX]);
 
 /*
- * Could a lone process have this address?  Binds and listens without
- * SO_REUSEPORT, then closes: two instances that both set SO_REUSEPORT would
+ * Could a lone process have this address?  Binds without SO_REUSEPORT, then
+ * closes: two instances that both set SO_REUSEPORT would
  * otherwise share a port without noticing (SPEC section 1).  Port 0 is always
  * free.  0 or a negative errno.
  */

@@ -536,7 +536,7 @@ def test_stats_line_every_interval(proxies, origins):
     with socks5(proxy, origin.host, origin.port) as s:
         s.sendall(b"12345")
         recv_exact(s, 5)
-        wait_until(lambda: re.search(r"stats sessions=1 .*tunnels=1 .*bytes_up=\d+ bytes_down=\d+", proxy.log()), 6, "a summary")
+        wait_until(lambda: re.search(r"stats active=1 .*tunnels=1 .*bytes_up=\d+ bytes_down=\d+", proxy.log()), 6, "a summary")
     wait_until(lambda: len(re.findall(r" stats ", proxy.log())) >= 2, 6, "the next")
     proxy.reload({"stats_interval_s": 0})
     count = proxy.log().count(" stats ")
