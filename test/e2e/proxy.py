@@ -45,11 +45,6 @@ def run(*args, timeout=20, env=None, wrap=(), stdin=subprocess.DEVNULL, cwd=None
     return done
 
 
-def has_key(path, value):
-    """Whether this build knows a configuration key: later parts add some."""
-    return run("--check", os.devnull, "-o", "%s=%s" % (path, value)).returncode == 0
-
-
 def yaml_text(config):
     """JSON is YAML enough, one top-level key a line, so that errors have a
     line of their own."""

@@ -11,7 +11,6 @@ import pytest
 
 import origins as o
 from clients import Http, fetch, get_request, http, is_ended, recv_to_end, send_bytewise
-from proxy import has_key
 from util import SANITIZED, SLOW, Background, free_port, pattern, pattern_chunks, pattern_sha, wait_until
 
 MIB = 1 << 20
@@ -715,8 +714,6 @@ def test_client_that_sends_a_body_with_a_refused_request_reads_the_answer(proxie
 
 
 def test_413_is_read_by_a_client_that_sends_the_body(proxies, web):
-    if not has_key("http.max_body_bytes", 1000):
-        pytest.skip("http.max_body_bytes is not a key of this build yet")
     proxy = proxies({"http": {"max_body_bytes": 1000}})
     origin = web(hello)
     with http(proxy) as c:

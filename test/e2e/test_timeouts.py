@@ -2,7 +2,6 @@
 """Time limits (SPEC 2 limits, CASES 15, 16).  Each is checked within a wide
 window: not before its time, and not long after."""
 
-import os
 import socket
 import time
 
@@ -10,7 +9,6 @@ import pytest
 
 import origins as o
 from clients import TUNNELS, fetch, get_request, http, http_connect, recv_exact, recv_to_end, socks5, socks5_code
-from proxy import has_key
 from util import SLOW, in_parallel, wait_until
 
 LATE = 5.0 * SLOW       # how long after its time an end may come
@@ -159,21 +157,11 @@ def test_half_closed_tunnel_in_which_nothing_moves_ends(proxies, origins):
     origin.close()
 
 
-def http_limit(key):
-    """(configuration, seconds): short where this build can be told, else the
-    default of the specification, which only the long run waits for."""
-    if has_key("http." + key, 1):
-        return {"http": {key: 1}}, 1
-    if os.environ.get("RINGWAY_LONG") != "1":
-        pytest.skip("http.%s is not a key of this build, its default is waited for with RINGWAY_LONG=1" % key)
-    return {}, 60
-
-
 @pytest.mark.limit(100)
 def test_idle_keep_alive_client_is_ended(proxies, web):
-    config, limit = http_limit("keepalive_timeout_s")
+    limit = 1
     origin = web(lambda *_: o.ok(b"x"))
-    proxy = proxies(config)
+    proxy = proxies({"http": {"keepalive_timeout_s": limit}})
     with http(proxy) as c:
         assert c.ask(get_request(origin.authority)).status == 200
         took, data, _ = ended_after(c.sock, limit)
@@ -183,9 +171,9 @@ def test_idle_keep_alive_client_is_ended(proxies, web):
 
 @pytest.mark.limit(100)
 def test_origin_that_never_answers_gives_504(proxies, origins):
-    config, limit = http_limit("upstream_timeout_s")
+    limit = 1
     origin = origins(o.silent, timeout=120)
-    proxy = proxies(config)
+    proxy = proxies({"http": {"upstream_timeout_s": limit}})
     started = time.monotonic()
     r = fetch(proxy, origin.authority, timeout=limit + LATE + 5)
     assert 0.8 * limit <= time.monotonic() - started <= limit + LATE
