@@ -377,6 +377,8 @@ say_started(struct daemon *d)
 	    "defaults");
 	if (background_pid_write(&d->pidfile) != 0)
 		log_warn(LOG_C_NONE, log_main, "pid file not written");
+	if (d->background.detached)
+		sdnotify_mainpid(getpid());	/* the manager knows the process that it started */
 	if (d->start->inherited->origin != ACTIVATION_HANDOVER)
 		sdnotify_ready("serving");
 	background_ready(&d->background);
