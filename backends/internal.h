@@ -21,7 +21,6 @@
 #define IO_INTERNAL_H
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "io/io.h"
@@ -94,8 +93,7 @@ struct io_loop {
 	void			*bed;		/* the backend's own state */
 	struct io_config	 cfg;
 	char			 why[160];
-	pthread_t		 owner;
-	bool			 bound;		/* owner is set */
+	const char		*owner;		/* &io_thread of the loop's thread; NULL before io_loop_bind() */
 	bool			 in_turn, in_callback;
 	bool			 backlog;	/* reap stopped by budget with results left: do not block */
 	uint64_t		 now_ns;
@@ -110,6 +108,7 @@ struct io_loop {
 	atomic_bool		 wake_pending;
 	struct io_pipe		*pipes_idle;	/* see pipe.h */
 	uint64_t		 pipes_retry_ns; /* no pipe is asked for before this */
+	bool			 segments;	/* a socket has said that UDP_SEGMENT is there, see dgram.c */
 	struct io_stats		 stats;
 };
 
@@ -173,7 +172,23 @@ void	io_run_posts(struct io_loop *);
 bool	io_posts_pending(const struct io_loop *);
 void	io_pools_kick(struct io_loop *);	/* resumes waiters of kicked pools */
 bool	io_pools_kicked(const struct io_loop *);
-bool	io_called_by_owner(struct io_loop *);
+/*
+ * Its address tells threads apart.  Nearly every call of io.h asserts on it: by
+ * pthread_self() that was half of a block's way home and out again (bench/micro pool).
+ */
+extern _Thread_local char io_thread;
+static inline bool
+io_bound_here(const struct io_loop *l)
+{
+	return l->owner == &io_thread;
+}
+static inline bool
+io_called_by_owner(struct io_loop *l)
+{
+	if (l->owner == NULL)
+		io_loop_bind(l);
+	return io_bound_here(l);
+}
 static inline void
 io_callback_begin(struct io_loop *l)
 {

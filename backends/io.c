@@ -40,6 +40,8 @@ io_close_fd(io_fd fd)
 
 /* ---- loop ---- */
 
+_Thread_local char io_thread;
+
 int
 io_loop_new(struct io_loop **out, const struct io_config *cfg)
 {
@@ -68,17 +70,8 @@ io_loop_new(struct io_loop **out, const struct io_config *cfg)
 void
 io_loop_bind(struct io_loop *l)
 {
-	assert(!l->bound || pthread_equal(l->owner, pthread_self()));
-	l->owner = pthread_self();
-	l->bound = true;
-}
-
-bool
-io_called_by_owner(struct io_loop *l)
-{
-	if (!l->bound)
-		io_loop_bind(l);
-	return pthread_equal(l->owner, pthread_self());
+	assert(l->owner == NULL || io_bound_here(l));
+	l->owner = &io_thread;
 }
 
 void
@@ -157,6 +150,14 @@ io_op_emit(struct io_loop *l, struct io_op *op)
 	if (op->kind == IO_ACCEPT && ++count % 3 == 0) {
 		io_close_fd(op->u.accept.fd);
 		return;
+	}
+#elif IO_MUTANT == IO_MUTANT_STALE_PEER
+	static struct sockaddr_storage before;
+	if (op->kind == IO_RECV_BATCH) {
+		struct sockaddr_storage now = op->u.batch.v[0].peer;
+		if (before.ss_family == now.ss_family)
+			op->u.batch.v[0].peer = before;
+		before = now;
 	}
 #endif
 	op->more = true;
@@ -499,6 +500,10 @@ io_send_batch(struct io_op *op, struct io_sock *s, struct io_dgram *v, unsigned 
     io_cb *cb)
 {
 	assert(n > 0 && n <= IO_BATCH_MAX);
+#if IO_MUTANT == IO_MUTANT_LOST_PIECE
+	for (unsigned i = 0; i < n; i++)
+		v[i].nvec -= v[i].nvec > 1;
+#endif
 	op_begin(op, s, IO_SEND_BATCH, SIDE_WR, cb);
 	op->u.batch.pool = NULL;
 	op->u.batch.v = v;

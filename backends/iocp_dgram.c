@@ -4,7 +4,8 @@
  * no block, and then gathers by WSARecvMsg without blocking.  (A receive of no
  * bytes would wait too, but it cuts the datagram, and whether a packet follows
  * such a warning at once is not written down.)  Sending calls without blocking,
- * and overlapped for the one datagram that finds no room.
+ * and overlapped for the one datagram that finds no room.  A datagram of several
+ * segments goes out in as many calls.
  */
 #include <string.h>
 
@@ -113,6 +114,7 @@ recv_one(struct io_loop *l, struct io_sock *s, struct io_dgram *d)
 		return e;
 	/* Of a cut one some providers count all, some nothing. */
 	d->buf.len = d->trunc || got > d->buf.cap ? d->buf.cap : got;
+	d->nvec = 0;
 	d->res = (int32_t)d->buf.len;
 	d->peerlen = m.namelen;
 	d->gso = 0;
@@ -174,16 +176,50 @@ iocp_recv_batch_done(struct io_loop *l, struct io_op *op, int err)
 
 /* ---- send ---- */
 
-/* The datagram at hand, or its next segment. */
-static WSABUF
-next_part(const struct io_op *op)
+static size_t
+whole_len(const struct io_dgram *d)
+{
+	size_t len = d->nvec == 0 ? d->buf.len : 0;
+
+	for (uint32_t i = 0; i < d->nvec; i++)
+		len += d->vec[i].len;
+	return len;
+}
+
+/* Of the datagram at hand, or its next segment. */
+static size_t
+part_len(const struct io_op *op)
 {
 	const struct io_dgram *d = &op->u.batch.v[op->u.batch.n];
-	uint32_t offset = (uint32_t)op->be[BE_OFFSET], len = d->buf.len - offset;
+	size_t len = whole_len(d) - (size_t)op->be[BE_OFFSET];
 
-	if (d->gso != 0 && len > d->gso)
-		len = d->gso;
-	return (WSABUF){ .len = len, .buf = (char *)d->buf.base + offset };
+	return d->gso != 0 && len > d->gso ? d->gso : len;
+}
+
+/* The pieces that the part consists of: how many.  Not cast: a WSABUF has its members in another order. */
+static DWORD
+part_pieces(const struct io_op *op, WSABUF out[IO_DGRAM_VECS_MAX])
+{
+	const struct io_dgram *d = &op->u.batch.v[op->u.batch.n];
+	const struct io_vec whole = { d->buf.base, d->buf.len };
+	const struct io_vec *vec = d->nvec == 0 ? &whole : d->vec;
+	uint32_t nvec = d->nvec == 0 ? 1 : d->nvec;
+	size_t skip = (size_t)op->be[BE_OFFSET], left = part_len(op);
+	DWORD n = 0;
+
+	assert(nvec <= IO_DGRAM_VECS_MAX);
+	for (uint32_t i = 0; i < nvec && left > 0; i++) {
+		size_t at = skip < vec[i].len ? skip : vec[i].len;
+		size_t len = vec[i].len - at < left ? vec[i].len - at : left;
+
+		skip -= at;
+		left -= len;
+		if (len > 0)
+			out[n++] = (WSABUF){ .len = (ULONG)len, .buf = (char *)vec[i].base + at };
+	}
+	if (n == 0)		/* an empty datagram */
+		out[n++] = (WSABUF){ .len = 0, .buf = (char *)d->buf.base };
+	return n;
 }
 
 /* ov NULL: without blocking.  0 or a WSA code. */
@@ -191,18 +227,18 @@ static int
 send_part(struct io_loop *l, struct io_op *op, OVERLAPPED *ov)
 {
 	struct io_dgram *d = &op->u.batch.v[op->u.batch.n];
-	WSABUF buf = next_part(op);
+	WSABUF buf[IO_DGRAM_VECS_MAX];	/* the provider copies them before it returns (WSASendTo) */
 	union control ctl;
 	WSAMSG m = { .name = (struct sockaddr *)&d->peer, .namelen = d->peerlen,
-	    .lpBuffers = &buf, .dwBufferCount = 1 };
+	    .lpBuffers = buf, .dwBufferCount = part_pieces(op, buf) };
 	DWORD bytes;
 	int rc;
 
 	if (d->peerlen == 0) {
-		rc = WSASend(op->sock->fd, &buf, 1, ov == NULL ? &bytes : NULL, 0, ov, NULL);
+		rc = WSASend(op->sock->fd, buf, m.dwBufferCount, ov == NULL ? &bytes : NULL, 0, ov, NULL);
 	} else if (d->local.ss_family == AF_UNSPEC) {
-		rc = WSASendTo(op->sock->fd, &buf, 1, ov == NULL ? &bytes : NULL, 0, m.name,
-		    m.namelen, ov, NULL);
+		rc = WSASendTo(op->sock->fd, buf, m.dwBufferCount, ov == NULL ? &bytes : NULL,
+		    0, m.name, m.namelen, ov, NULL);
 	} else {
 		write_control(&m, &ctl, d);
 		rc = iocp_of(l)->calls.send_msg(op->sock->fd, &m, 0,
@@ -225,10 +261,10 @@ part_sent(struct io_loop *l, struct io_op *op, int e)
 	}
 	op->be[BE_RETRIED] = 0;
 	if (e == 0) {
-		op->be[BE_OFFSET] += next_part(op).len;
-		if (op->be[BE_OFFSET] < d->buf.len)
+		op->be[BE_OFFSET] += part_len(op);
+		if (op->be[BE_OFFSET] < whole_len(d))
 			return;
-		d->res = (int32_t)d->buf.len;
+		d->res = (int32_t)op->be[BE_OFFSET];
 	} else {
 		d->res = io_err_of(e);
 	}

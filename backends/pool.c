@@ -119,7 +119,7 @@ io_pool_take(struct io_pool *p, bool use_reserve, struct io_buf *b)
 bool
 io_buf_get(struct io_pool *p, unsigned flags, struct io_buf *b)
 {
-	assert(io_called_by_owner(p->loop));
+	assert(io_bound_here(p->loop));		/* io_pool_new() saw to that */
 	return io_pool_take(p, (flags & IO_USE_RESERVE) != 0, b);
 }
 
@@ -134,17 +134,20 @@ servable(const struct io_pool *p)
 void
 io_buf_put(struct io_pool *p, struct io_buf *b)
 {
-	assert(io_called_by_owner(p->loop));
+	bool waited_for;
+
+	assert(io_bound_here(p->loop));
 	assert(b->base == io_pool_base(p, b->bid) && p->lent > 0);
 	p->lent--;
 	b->base = NULL;		/* a second put asserts above */
 	/* Waiters first: a block that goes into the ring is no use to one who waits for the stack. */
-	if (io_list_empty(&p->waiters) && io_list_empty(&p->waiters_reserve) &&
-	    p->loop->be->pool_keep != NULL && p->loop->be->pool_keep(p->loop, p, b->bid))
+	waited_for = !io_list_empty(&p->waiters) || !io_list_empty(&p->waiters_reserve);
+	if (!waited_for && p->loop->be->pool_keep != NULL &&
+	    p->loop->be->pool_keep(p->loop, p, b->bid))
 		return;
 	assert(p->nfree < p->ceiling);
 	p->free[p->nfree++] = b->bid;
-	if (servable(p))
+	if (waited_for && servable(p))
 		p->kick = true;
 }
 

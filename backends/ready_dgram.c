@@ -3,27 +3,12 @@
  * Batches of datagrams over readiness: recvmmsg(2) and sendmmsg(2) where they
  * are, one message a call where not; callers can't tell.
  */
-#ifdef __APPLE__
-#define __APPLE_USE_RFC_3542	/* else netinet6/in6.h keeps IPV6_PKTINFO to itself */
-#endif
-#include <netinet/in.h>
-#include <string.h>
-#include <sys/uio.h>
-
+#include "dgram.h"
 #include "ready.h"
 
 #if defined(__linux__) || defined(__FreeBSD__)
 #ifndef READY_ONE_MESSAGE		/* tests of the fall-back define it */
 #define HAVE_MMSG 1
-#endif
-#endif
-
-#ifdef __linux__
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT	103		/* linux/udp.h: since 4.18 */
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO		104		/* since 5.0 */
 #endif
 #endif
 
@@ -50,132 +35,6 @@ enum {
 	GUESS_FIRST	= 4,		/* one or two a wake-up is the common load */
 	BATCHES_A_TURN	= 4		/* of one socket: 256 datagrams, then others */
 };
-
-/* Room for PKTINFO of both families and a segment size. */
-union control {
-	struct cmsghdr	align;
-	char		bytes[CMSG_SPACE(sizeof(struct in6_pktinfo)) +
-			    CMSG_SPACE(sizeof(struct in6_pktinfo)) + CMSG_SPACE(sizeof(int))];
-};
-
-/*
- * ICMP errors that Linux leaves on a socket for the next call, whatever peer
- * that one is about (ip(7), udp(7)).
- */
-static bool
-is_icmp(int e)
-{
-	switch (e) {
-	case ECONNREFUSED: case ECONNRESET: case EHOSTUNREACH: case ENETUNREACH:
-	case EHOSTDOWN: case ENETDOWN: case ENOPROTOOPT: case EPROTO:
-#ifdef ENONET
-	case ENONET:
-#endif
-		return true;
-	default:
-		return false;
-	}
-}
-
-/* ---- where a datagram was sent to, and is sent from ---- */
-
-static void
-put_in(struct sockaddr_storage *out, const struct in_addr *a)
-{
-	struct sockaddr_in sin = { .sin_family = AF_INET, .sin_addr = *a };
-
-	memcpy(out, &sin, sizeof sin);
-}
-
-static void
-put_in6(struct sockaddr_storage *out, const struct in6_addr *a, unsigned ifindex)
-{
-	struct sockaddr_in6 sin6 = { .sin6_family = AF_INET6, .sin6_addr = *a };
-
-	if (IN6_IS_ADDR_LINKLOCAL(a))
-		sin6.sin6_scope_id = ifindex;
-	memcpy(out, &sin6, sizeof sin6);
-}
-
-static void
-read_control(struct msghdr *mh, struct io_dgram *d)
-{
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(mh); c != NULL; c = CMSG_NXTHDR(mh, c)) {
-		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
-			struct in6_pktinfo pi;
-
-			memcpy(&pi, CMSG_DATA(c), sizeof pi);
-			put_in6(&d->local, &pi.ipi6_addr, (unsigned)pi.ipi6_ifindex);
-#ifdef IP_PKTINFO
-		} else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
-			struct in_pktinfo pi;
-
-			memcpy(&pi, CMSG_DATA(c), sizeof pi);
-			/* Not ipi_addr: that may be a broadcast address, which nobody can send from. */
-			put_in(&d->local, &pi.ipi_spec_dst);
-#endif
-#ifdef IP_RECVDSTADDR
-		} else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVDSTADDR) {
-			struct in_addr a;
-
-			memcpy(&a, CMSG_DATA(c), sizeof a);
-			put_in(&d->local, &a);
-#endif
-#ifdef UDP_GRO
-		} else if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
-			int size;
-
-			memcpy(&size, CMSG_DATA(c), sizeof size);
-			if (size > 0 && (uint32_t)size < d->buf.len)
-				d->gso = (uint16_t)size;
-#endif
-		}
-	}
-}
-
-/* Appends one control message. */
-static void
-add_control(struct msghdr *mh, union control *u, int level, int type,
-    const void *data, size_t len)
-{
-	struct cmsghdr *c = (struct cmsghdr *)(void *)(u->bytes + mh->msg_controllen);
-
-	/* sizeof a union is a multiple of its alignment, so the next header is aligned too. */
-	assert(mh->msg_controllen + CMSG_SPACE(len) <= sizeof u->bytes);
-	memset(c, 0, CMSG_SPACE(len));
-	c->cmsg_level = level;
-	c->cmsg_type = type;
-	c->cmsg_len = CMSG_LEN(len);
-	memcpy(CMSG_DATA(c), data, len);
-	mh->msg_control = u->bytes;
-	mh->msg_controllen += CMSG_SPACE(len);
-}
-
-static void
-write_control(struct msghdr *mh, union control *u, const struct io_dgram *d)
-{
-	if (d->local.ss_family == AF_INET6) {
-		const struct sockaddr_in6 *sin6 = (const void *)&d->local;
-		struct in6_pktinfo pi = { .ipi6_addr = sin6->sin6_addr,
-		    .ipi6_ifindex = sin6->sin6_scope_id };
-
-		add_control(mh, u, IPPROTO_IPV6, IPV6_PKTINFO, &pi, sizeof pi);
-	} else if (d->local.ss_family == AF_INET) {
-		const struct sockaddr_in *sin = (const void *)&d->local;
-#ifdef IP_PKTINFO
-		struct in_pktinfo pi = { .ipi_spec_dst = sin->sin_addr };
-
-		add_control(mh, u, IPPROTO_IP, IP_PKTINFO, &pi, sizeof pi);
-#else
-		add_control(mh, u, IPPROTO_IP, IP_SENDSRCADDR, &sin->sin_addr,
-		    sizeof sin->sin_addr);
-#endif
-	}
-#ifdef UDP_SEGMENT
-	if (d->gso != 0)
-		add_control(mh, u, IPPROTO_UDP, UDP_SEGMENT, &d->gso, sizeof d->gso);
-#endif
-}
 
 /* ---- one message a call ---- */
 
@@ -232,7 +91,7 @@ recv_some(struct io_op *op, unsigned n)
 	struct io_dgram *v = op->u.batch.v;
 	struct dgram_hdr mm[IO_BATCH_MAX];
 	struct iovec iov[IO_BATCH_MAX];
-	union control ctl[IO_BATCH_MAX];
+	union dgram_control_in ctl[IO_BATCH_MAX];
 	int got;
 
 	for (unsigned i = 0; i < n; i++) {
@@ -251,12 +110,13 @@ recv_some(struct io_op *op, unsigned n)
 		struct io_dgram *d = &v[i];
 
 		d->buf.len = mm[i].msg_len < d->buf.cap ? mm[i].msg_len : d->buf.cap;
+		d->nvec = 0;
 		d->peerlen = mm[i].msg_hdr.msg_namelen;
-		d->local.ss_family = AF_UNSPEC;
+		if (d->peerlen == 0)
+			d->peer.ss_family = AF_UNSPEC;
 		d->res = (int32_t)d->buf.len;
-		d->gso = 0;
 		d->trunc = (mm[i].msg_hdr.msg_flags & MSG_TRUNC) != 0;
-		read_control(&mm[i].msg_hdr, d);
+		dgram_read_control(&mm[i].msg_hdr, d);
 	}
 	return got;
 }
@@ -303,7 +163,7 @@ recv_batch_once(struct ready *r, struct io_op *op)
 	}
 	if (ready_would_block(e)) {
 		ready_read_dry(s);
-	} else if (is_icmp(e)) {
+	} else if (dgram_is_icmp(e)) {
 		r->loop->stats.icmp_swallowed++;
 	} else {
 		op->u.batch.n = 0;
@@ -321,6 +181,12 @@ ready_recv_batch(struct ready *r, struct io_op *op)
 			break;
 		if (!recv_batch_once(r, op))
 			return;
+		/*
+		 * What it sends on ends in the next turn: a second batch could only
+		 * queue behind the first, and a relay would have to drop the fourth.
+		 */
+		if (op->sock->wr != NULL)
+			break;
 	}
 	if (ready_believed(op->sock, RDY_READ))
 		(void)ready_queue(r, op->sock);
@@ -330,29 +196,29 @@ ready_recv_batch(struct ready *r, struct io_op *op)
 
 /* ---- send ---- */
 
-/* v[0..n-1], from op->u.batch.n on.  As sendmmsg. */
+/*
+ * v[0..n-1], from op->u.batch.n on, up to one that this system can't send: `asked`
+ * is how many there were before it.  As sendmmsg; 0 when there was none.
+ */
 static int
-send_some(struct io_op *op)
+send_some(struct ready *r, struct io_op *op, unsigned *asked)
 {
 	struct io_dgram *v = op->u.batch.v + op->u.batch.n;
-	unsigned n = op->u.batch.max - op->u.batch.n;
+	unsigned n = op->u.batch.max - op->u.batch.n, k;
 	struct dgram_hdr mm[IO_BATCH_MAX];
-	struct iovec iov[IO_BATCH_MAX];
-	union control ctl[IO_BATCH_MAX];
+	struct dgram_out out[IO_BATCH_MAX];
 	int sent;
 
-	for (unsigned i = 0; i < n; i++) {
-		iov[i] = (struct iovec){ .iov_base = v[i].buf.base, .iov_len = v[i].buf.len };
-		mm[i].msg_hdr = (struct msghdr){
-			.msg_name = v[i].peerlen ? &v[i].peer : NULL,
-			.msg_namelen = v[i].peerlen,
-			.msg_iov = &iov[i], .msg_iovlen = 1
-		};
-		mm[i].msg_len = 0;
-		write_control(&mm[i].msg_hdr, &ctl[i], &v[i]);
+	for (k = 0; k < n; k++) {
+		mm[k].msg_len = 0;
+		if (!dgram_fill(r->loop, op->sock->fd, &mm[k].msg_hdr, &out[k], &v[k]))
+			break;
 	}
+	*asked = k;
+	if (k == 0)
+		return 0;
 	do
-		sent = send_many(op->sock->fd, mm, n);
+		sent = send_many(op->sock->fd, mm, k);
 	while (sent == -1 && errno == EINTR);
 	for (int i = 0; i < sent; i++)
 		v[i].res = (int32_t)mm[i].msg_len;
@@ -380,9 +246,13 @@ ready_send_batch(struct ready *r, struct io_op *op)
 	bool cut = false;
 
 	while (op->u.batch.n < op->u.batch.max) {
-		unsigned asked = op->u.batch.max - op->u.batch.n;
-		int n = send_some(op);
+		unsigned asked;
+		int n = send_some(r, op, &asked);
 
+		if (asked == 0) {
+			op->u.batch.v[op->u.batch.n++].res = IO_ENOTSUP;
+			continue;
+		}
 		if (n > 0) {
 			/*
 			 * sendmmsg(2) keeps to itself why it stopped short.  If the
@@ -400,7 +270,7 @@ ready_send_batch(struct ready *r, struct io_op *op)
 			return;
 		}
 		/* Perhaps the answer to an earlier datagram, to another peer: once more. */
-		if (is_icmp(errno) && !op->be[BE_RETRIED]) {
+		if (dgram_is_icmp(errno) && !op->be[BE_RETRIED]) {
 			op->be[BE_RETRIED] = 1;
 			r->loop->stats.icmp_swallowed++;
 			continue;

@@ -297,7 +297,7 @@ uring_end(struct uring *u, struct io_op *op, int32_t res, int32_t syserr)
 		op->res = res;
 		op->syserr = syserr;
 		op->flags |= OPF_ENDED;
-	} else if (u->reaping && u->loop->budget > u->ngathered) {
+	} else if (u->reaping && !u->loop->in_callback && u->loop->budget > u->ngathered) {
 		io_op_finish(u->loop, op, res, syserr);
 	} else {
 		io_op_defer(u->loop, op, res, syserr);
@@ -436,9 +436,11 @@ cancel(struct io_loop *l, struct io_op *op)
 			cancel_request(u, op);
 		return;
 	}
-	/* Nothing in the kernel: it waits for a block, or is inside its own callback. */
+	/* Nothing in the kernel: it waits for a block, for the end of the reap, or is inside its own callback. */
 	if (op->kind == IO_RELAY)
 		uring_relay_drop(u, op);
+	else if (op->kind == IO_RECV_BATCH)
+		uring_recv_batch_drop(u, op);
 	io_op_defer(l, op, IO_ECANCELED, 0);
 }
 

@@ -83,9 +83,9 @@ struct uring {
 	/* Completions taken out of a full queue so that a submission could go on; oldest first. */
 	struct io_uring_cqe *saved;
 	uint32_t	 nsaved, saved_at, saved_cap;
-	/* Batches of datagrams gathered in this reap, by op->link. */
+	/* Receivers of datagrams with something to do at the end of this reap, by op->link. */
 	struct io_link	 gathered;
-	uint32_t	 ngathered;
+	uint32_t	 ngathered;	/* those that hold a batch: a callback each */
 	struct msghdr	 dgram_msg;	/* the shape of a received datagram, see uring_dgram.c */
 };
 
@@ -141,6 +141,7 @@ struct uring_rx {
 	struct io_buf	*bufs;		/* room for IO_RECV_BUFS_MAX */
 	unsigned	 n;		/* out */
 	size_t		 want;
+	bool		 dry;		/* out: the kernel had no more; in: as the receive before said */
 	int		 res;		/* out: bytes, 0 at the end, or a negative errno */
 };
 void	uring_rx_start(struct uring *, struct io_op *, struct uring_rx *);
@@ -161,6 +162,8 @@ void	uring_dgram_init(struct uring *);
 void	uring_recv_batch_start(struct uring *, struct io_op *);
 void	uring_recv_batch_completed(struct uring *, struct io_op *, const struct io_uring_cqe *);
 void	uring_recv_batch_resume(struct uring *, struct io_op *);
+/* Gives back the blocks of a batch that is gathered and not delivered. */
+void	uring_recv_batch_drop(struct uring *, struct io_op *);
 /* Delivers the batches that were gathered. */
 void	uring_dgram_flush(struct uring *);
 void	uring_send_batch_start(struct uring *, struct io_op *);

@@ -4,25 +4,19 @@
  * its own header, the peer's address and the control data in front of the
  * payload.  Those take exactly the block's headroom, so the payload begins where
  * the block does, as on every backend.  What one reap finds is handed over in
- * as few callbacks as `max` allows.
+ * as few callbacks as `max` allows: until then an op's blocks form a chain through
+ * their headrooms, as completions of other ops come in between and the caller's
+ * array may be theirs too.
  *
  * Sending is sendmmsg(2), which has sent the whole batch by the time a request
  * for the ring would have been filled in; the ring only waits for room.
  */
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/udp.h>
 #include <poll.h>
 #include <string.h>
 
+#include "dgram.h"
 #include "uring.h"
-
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT	103
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO		104
-#endif
 
 enum {
 	/* struct sockaddr_in6 rounded up, so that the control data are aligned. */
@@ -30,8 +24,7 @@ enum {
 	CONTROL_BYTES	= IO_HEADROOM - (int)sizeof(struct io_uring_recvmsg_out) - NAME_BYTES
 };
 
-_Static_assert(CONTROL_BYTES >= CMSG_SPACE(sizeof(struct in6_pktinfo)) +
-    CMSG_SPACE(sizeof(struct in_pktinfo)) + CMSG_SPACE(sizeof(int)),
+_Static_assert((int)CONTROL_BYTES >= (int)DGRAM_CONTROL_IN,
     "both kinds of PKTINFO and UDP_GRO fit before the payload");
 _Static_assert(CONTROL_BYTES % 8 == 0 && IO_HEADROOM % 64 == 0, "aligned");
 
@@ -42,89 +35,29 @@ uring_dgram_init(struct uring *u)
 	u->dgram_msg.msg_controllen = CONTROL_BYTES;
 }
 
-/* ---- control data ---- */
+/* op->be, while receiving; [0] is the stage. */
+enum {
+	BE_HELD	= 1,		/* datagrams in the chain */
+	BE_FIRST, BE_LAST,	/* their blocks' numbers */
+	BE_AGAIN		/* enum again: at the end of the reap */
+};
 
-static void
-local_set4(struct sockaddr_storage *ss, const struct in_addr *a)
-{
-	struct sockaddr_in *sin = (struct sockaddr_in *)ss;
+enum again {
+	AGAIN_NOT,
+	AGAIN_START,
+	AGAIN_BLOCK		/* the socket is readable: not without a block */
+};
 
-	sin->sin_family = AF_INET;
-	sin->sin_addr = *a;
-}
+/* What of the kernel's header is needed later, and where the chain goes on: in the header's place. */
+struct held {
+	uint32_t	next;	/* block number */
+	uint32_t	len;
+	uint8_t		namelen, controllen;
+	bool		trunc;
+};
 
-static void
-local_set6(struct sockaddr_storage *ss, const struct in6_pktinfo *pi)
-{
-	struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)ss;
-
-	sin6->sin6_family = AF_INET6;
-	sin6->sin6_addr = pi->ipi6_addr;
-	if (IN6_IS_ADDR_LINKLOCAL(&pi->ipi6_addr))
-		sin6->sin6_scope_id = pi->ipi6_ifindex;
-}
-
-/* The address that the datagram came to, and the size of its segments. */
-static void
-control_read(struct io_dgram *d, struct msghdr *m)
-{
-	struct in_pktinfo pi4;
-	struct in6_pktinfo pi6;
-	int gso;
-
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c != NULL; c = CMSG_NXTHDR(m, c)) {
-		if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO &&
-		    c->cmsg_len >= CMSG_LEN(sizeof pi4)) {
-			memcpy(&pi4, CMSG_DATA(c), sizeof pi4);
-			/* Not ipi_addr: a broadcast address is nothing to send from. */
-			if (d->local.ss_family == AF_UNSPEC)
-				local_set4(&d->local, &pi4.ipi_spec_dst);
-		} else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO &&
-		    c->cmsg_len >= CMSG_LEN(sizeof pi6)) {
-			memcpy(&pi6, CMSG_DATA(c), sizeof pi6);
-			local_set6(&d->local, &pi6);
-		} else if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO &&
-		    c->cmsg_len >= CMSG_LEN(sizeof gso)) {
-			memcpy(&gso, CMSG_DATA(c), sizeof gso);
-			if (gso > 0 && (uint32_t)gso < d->buf.len)
-				d->gso = (uint16_t)gso;
-		}
-	}
-}
-
-static void
-control_add(struct msghdr *m, size_t room, int level, int type, const void *data, size_t len)
-{
-	struct cmsghdr *c = (struct cmsghdr *)((uint8_t *)m->msg_control + m->msg_controllen);
-
-	assert(m->msg_controllen + CMSG_SPACE(len) <= room);
-	c->cmsg_level = level;
-	c->cmsg_type = type;
-	c->cmsg_len = CMSG_LEN(len);
-	memcpy(CMSG_DATA(c), data, len);
-	m->msg_controllen += CMSG_SPACE(len);
-}
-
-static void
-control_write(struct msghdr *m, size_t room, const struct io_dgram *d)
-{
-	if (d->local.ss_family == AF_INET) {
-		struct in_pktinfo pi = { .ipi_spec_dst =
-		    ((const struct sockaddr_in *)&d->local)->sin_addr };
-
-		control_add(m, room, IPPROTO_IP, IP_PKTINFO, &pi, sizeof pi);
-	} else if (d->local.ss_family == AF_INET6) {
-		const struct sockaddr_in6 *sin6 = (const struct sockaddr_in6 *)&d->local;
-		struct in6_pktinfo pi = { .ipi6_addr = sin6->sin6_addr,
-		    .ipi6_ifindex = sin6->sin6_scope_id };
-
-		control_add(m, room, IPPROTO_IPV6, IPV6_PKTINFO, &pi, sizeof pi);
-	}
-	if (d->gso != 0 && d->buf.len > d->gso)
-		control_add(m, room, IPPROTO_UDP, UDP_SEGMENT, &d->gso, sizeof d->gso);
-	if (m->msg_controllen == 0)
-		m->msg_control = NULL;
-}
+_Static_assert(sizeof(struct held) <= sizeof(struct io_uring_recvmsg_out) &&
+    CONTROL_BYTES <= UINT8_MAX, "what is held fits in the place of the kernel's header");
 
 /* ---- receiving ---- */
 
@@ -150,55 +83,151 @@ uring_recv_batch_start(struct uring *u, struct io_op *op)
 	op->be[0] = ST_RECV;
 }
 
+static struct held *
+held_at(const struct io_pool *p, uint32_t bid)
+{
+	return (struct held *)(void *)(io_pool_base(p, bid) - IO_HEADROOM);
+}
+
+/* Only what is not written in any case is cleared: a batch may be 64 of these. */
+static void
+held_read(const struct io_pool *p, uint32_t bid, struct io_dgram *d)
+{
+	const struct held *h = held_at(p, bid);
+	uint8_t *base = io_pool_base(p, bid);
+	struct msghdr m = { .msg_control = base - CONTROL_BYTES, .msg_controllen = h->controllen };
+
+	d->buf = (struct io_buf){ .base = base, .len = h->len, .cap = p->block_bytes, .bid = bid };
+	d->nvec = 0;
+	d->res = (int32_t)h->len;
+	d->trunc = h->trunc;
+	d->peerlen = h->namelen;
+	d->peer.ss_family = AF_UNSPEC;
+	memcpy(&d->peer, base - CONTROL_BYTES - NAME_BYTES, h->namelen);
+	dgram_read_control(&m, d);
+}
+
+void
+uring_recv_batch_drop(struct uring *u, struct io_op *op)
+{
+	struct io_pool *p = op->u.batch.pool;
+	uint32_t bid = (uint32_t)op->be[BE_FIRST];
+
+	if (op->be[BE_HELD] == 0)
+		return;
+	io_list_del(&op->link);
+	u->ngathered--;
+	for (; op->be[BE_HELD] > 0; op->be[BE_HELD]--) {
+		struct io_buf b = { .base = io_pool_base(p, bid), .bid = bid };
+
+		bid = held_at(p, bid)->next;
+		io_buf_put(p, &b);
+	}
+}
+
 static void
 batch_deliver(struct uring *u, struct io_op *op)
 {
+	struct io_pool *p = op->u.batch.pool;
+	unsigned n = (unsigned)op->be[BE_HELD];
+	uint32_t bid = (uint32_t)op->be[BE_FIRST];
+
+	if (op->sock->state != SOCK_OPEN) {
+		uring_recv_batch_drop(u, op);
+		return;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		held_read(p, bid, &op->u.batch.v[i]);
+		bid = held_at(p, bid)->next;
+	}
 	io_list_del(&op->link);
 	u->ngathered--;
-	op->res = (int32_t)op->u.batch.n;
+	op->be[BE_HELD] = 0;
+	op->u.batch.n = n;
+	op->res = (int32_t)n;
 	op->syserr = 0;
 	io_op_emit(u->loop, op);
 	op->u.batch.n = 0;
 }
 
+/* A datagram more: its block's headroom has name and control data. */
+static void
+batch_hold(struct uring *u, struct io_op *op, uint32_t bid, struct held h)
+{
+	struct io_pool *p = op->u.batch.pool;
+
+	*held_at(p, bid) = h;
+	if (op->be[BE_HELD]++ == 0) {
+		op->be[BE_FIRST] = bid;
+		io_list_add_tail(&u->gathered, &op->link);
+		u->ngathered++;
+	} else {
+		held_at(p, (uint32_t)op->be[BE_LAST])->next = bid;
+	}
+	op->be[BE_LAST] = bid;
+	if (op->be[BE_HELD] == op->u.batch.max)
+		batch_deliver(u, op);
+}
+
+/*
+ * No blocks: those that are held come home with the batches, so to go on after
+ * these takes no more of them than are in use, which stay in cache.
+ */
+static void
+batch_again(struct uring *u, struct io_op *op, enum again how)
+{
+	op->be[BE_AGAIN] = how;
+	if (op->be[BE_HELD] == 0)
+		io_list_add_tail(&u->gathered, &op->link);
+}
+
+static void
+batch_go_on(struct uring *u, struct io_op *op)
+{
+	struct io_pool *p = op->u.batch.pool;
+	bool wait = op->be[BE_AGAIN] == AGAIN_BLOCK && p->nfree <= p->reserve &&
+	    uring_group_ready(u, p, true) == NULL;
+
+	op->be[BE_AGAIN] = AGAIN_NOT;
+	if (wait)
+		io_pool_wait(p, op, false);
+	else
+		uring_recv_batch_start(u, op);
+}
+
 void
 uring_dgram_flush(struct uring *u)
 {
-	while (!io_list_empty(&u->gathered))
-		batch_deliver(u, io_container_of(u->gathered.next, struct io_op, link));
+	struct io_link again;
+
+	io_list_init(&again);
+	while (!io_list_empty(&u->gathered)) {
+		struct io_op *op = io_container_of(u->gathered.next, struct io_op, link);
+
+		if (op->be[BE_HELD] > 0)
+			batch_deliver(u, op);
+		else
+			io_list_del(&op->link);
+		if (op->state == OP_ARMED && op->be[BE_AGAIN] != AGAIN_NOT)
+			io_list_add_tail(&again, &op->link);
+	}
+	/* The callbacks above may have canceled some of these, which took them off. */
+	while (!io_list_empty(&again)) {
+		struct io_op *op = io_container_of(again.next, struct io_op, link);
+
+		io_list_del(&op->link);
+		batch_go_on(u, op);
+	}
 }
 
 static void
 batch_end(struct uring *u, struct io_op *op, int rc)
 {
-	if (op->u.batch.n > 0)
+	if (op->be[BE_HELD] > 0)
 		batch_deliver(u, op);
 	/* The callback may have canceled it; with nothing in the kernel that has ended it. */
 	if (op->state == OP_ARMED)
 		uring_end_rc(u, op, rc);
-}
-
-/* A place in the batch, cleared. */
-static struct io_dgram *
-batch_slot(struct io_op *op)
-{
-	struct io_dgram *d = &op->u.batch.v[op->u.batch.n];
-
-	assert(op->u.batch.n < op->u.batch.max);
-	memset(d, 0, sizeof *d);
-	return d;
-}
-
-/* The slot is filled. */
-static void
-batch_add(struct uring *u, struct io_op *op)
-{
-	if (op->u.batch.n++ == 0) {
-		io_list_add_tail(&u->gathered, &op->link);
-		u->ngathered++;
-	}
-	if (op->u.batch.n == op->u.batch.max)
-		batch_deliver(u, op);
 }
 
 /* A completion with a buffer: header, name, control data, payload. */
@@ -207,44 +236,20 @@ batch_take(struct uring *u, struct io_op *op, const struct io_uring_cqe *cqe)
 {
 	struct io_pool *p = op->u.batch.pool;
 	struct uring_pool *up = p->bed;
-	const struct io_uring_recvmsg_out *out;
-	struct io_dgram *d;
+	struct io_uring_recvmsg_out out;
 	struct io_buf b;
-	struct msghdr m = { 0 };
 
 	uring_group_took(p, &up->dgram, cqe->flags, &b);
 	if (op->sock->state != SOCK_OPEN || cqe->res < (int)IO_HEADROOM) {
 		io_buf_put(p, &b);
 		return;
 	}
-	out = (const struct io_uring_recvmsg_out *)(b.base - IO_HEADROOM);
-	d = batch_slot(op);
-	d->buf = b;
-	d->buf.len = (uint32_t)cqe->res - IO_HEADROOM;
-	d->res = (int32_t)d->buf.len;
-	d->trunc = (out->flags & MSG_TRUNC) != 0;
-	d->peerlen = out->namelen < NAME_BYTES ? out->namelen : NAME_BYTES;
-	memcpy(&d->peer, out + 1, d->peerlen);
-	m.msg_control = b.base - CONTROL_BYTES;
-	m.msg_controllen = out->controllen < CONTROL_BYTES ? out->controllen : CONTROL_BYTES;
-	control_read(d, &m);
-	batch_add(u, op);
-}
-
-/*
- * Errors that an earlier datagram caused, told by ICMP.  They say nothing of
- * the socket (C28).
- */
-static bool
-is_icmp(int e)
-{
-	switch (e) {
-	case ECONNREFUSED: case ECONNRESET: case EHOSTUNREACH: case ENETUNREACH:
-	case EHOSTDOWN: case ENETDOWN: case ENOPROTOOPT: case EPROTO: case ENONET:
-		return true;
-	default:
-		return false;
-	}
+	memcpy(&out, b.base - IO_HEADROOM, sizeof out);
+	batch_hold(u, op, b.bid, (struct held){
+	    .len = (uint32_t)cqe->res - IO_HEADROOM,
+	    .namelen = (uint8_t)(out.namelen < NAME_BYTES ? out.namelen : NAME_BYTES),
+	    .controllen = (uint8_t)(out.controllen < CONTROL_BYTES ? out.controllen : CONTROL_BYTES),
+	    .trunc = (out.flags & MSG_TRUNC) != 0 });
 }
 
 /*
@@ -274,44 +279,39 @@ swallow(struct uring *u, struct io_op *op)
 static bool
 recv_swallows(struct uring *u, struct io_op *op, int e)
 {
-	if (!is_icmp(e) && e != EMSGSIZE && e != EACCES && e != ETIMEDOUT)
+	if (!dgram_is_icmp(e) && e != EMSGSIZE && e != EACCES && e != ETIMEDOUT)
 		return false;
 	swallow(u, op);
 	return true;
 }
 
-/* One datagram by recvmsg(2): bytes, or a negative errno; -ENOBUFS without a block. */
+/* One datagram by recvmsg(2), laid out as the ring does: bytes, or a negative errno; -ENOBUFS without a block. */
 static int
 batch_take_direct(struct uring *u, struct io_op *op)
 {
 	struct io_pool *p = op->u.batch.pool;
-	struct io_dgram *d;
 	struct io_buf b;
 	struct iovec iov;
-	uint64_t control[CONTROL_BYTES / 8];
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-	    .msg_controllen = sizeof control };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_namelen = NAME_BYTES,
+	    .msg_controllen = CONTROL_BYTES };
 	ssize_t n;
 
 	if (!io_pool_take(p, false, &b))
 		return -ENOBUFS;
-	d = batch_slot(op);
 	iov = (struct iovec){ b.base, b.cap };
-	m.msg_name = &d->peer;
-	m.msg_namelen = sizeof d->peer;
+	m.msg_control = b.base - CONTROL_BYTES;
+	m.msg_name = b.base - CONTROL_BYTES - NAME_BYTES;
 	if ((n = recvmsg(op->sock->fd, &m, MSG_DONTWAIT)) == -1) {
 		int e = errno;
 
 		io_buf_put(p, &b);
 		return e == ENOBUFS ? -ENOMEM : -e;
 	}
-	d->buf = b;
-	d->buf.len = (uint32_t)n;
-	d->res = (int32_t)n;
-	d->trunc = (m.msg_flags & MSG_TRUNC) != 0;
-	d->peerlen = m.msg_namelen;
-	control_read(d, &m);
-	batch_add(u, op);
+	batch_hold(u, op, b.bid, (struct held){
+	    .len = (uint32_t)n,
+	    .namelen = (uint8_t)(m.msg_namelen < NAME_BYTES ? m.msg_namelen : NAME_BYTES),
+	    .controllen = (uint8_t)m.msg_controllen,
+	    .trunc = (m.msg_flags & MSG_TRUNC) != 0 });
 	return (int)n;
 }
 
@@ -339,11 +339,8 @@ batch_direct(struct uring *u, struct io_op *op, unsigned events)
 		uring_recv_batch_start(u, op);
 	} else if (rc != -ENOBUFS) {
 		batch_end(u, op, rc);
-	} else if (op->u.batch.n > 0 || took > 0 ||
-	    uring_group_ready(u, op->u.batch.pool, true) != NULL) {
-		uring_recv_batch_start(u, op);
 	} else {
-		io_pool_wait(op->u.batch.pool, op, false);
+		batch_again(u, op, took > 0 ? AGAIN_START : AGAIN_BLOCK);
 	}
 }
 
@@ -358,7 +355,9 @@ uring_recv_batch_completed(struct uring *u, struct io_op *op, const struct io_ur
 		batch_end(u, op, -ECANCELED);
 	else if (op->be[0] == ST_RECV_POLL && cqe->res >= 0)
 		batch_direct(u, op, (unsigned)cqe->res);
-	else if (cqe->res >= 0 || cqe->res == -ENOBUFS || uring_transient(cqe->res) ||
+	else if (cqe->res == -ENOBUFS)
+		batch_again(u, op, AGAIN_START);
+	else if (cqe->res >= 0 || uring_transient(cqe->res) ||
 	    recv_swallows(u, op, -cqe->res))
 		uring_recv_batch_start(u, op);
 	else
@@ -379,28 +378,20 @@ uring_recv_batch_resume(struct uring *u, struct io_op *op)
 enum { BE_SENT = 1 };
 
 struct out {
-	struct mmsghdr	m[IO_BATCH_MAX];
-	struct iovec	iov[IO_BATCH_MAX];
-	uint64_t	control[IO_BATCH_MAX][CONTROL_BYTES / 8];
+	struct mmsghdr	 m[IO_BATCH_MAX];
+	struct dgram_out d[IO_BATCH_MAX];
 };
 
-static void
-out_fill(struct out *o, const struct io_op *op)
+/* From `from` on, up to one that can't be sent here or the end: where that is. */
+static unsigned
+out_fill(struct uring *u, struct out *o, const struct io_op *op, unsigned from)
 {
-	for (unsigned i = op->u.batch.n; i < op->u.batch.max; i++) {
-		struct io_dgram *d = &op->u.batch.v[i];
-		struct msghdr *m = &o->m[i].msg_hdr;
-
-		o->iov[i] = (struct iovec){ d->buf.base, d->buf.len };
-		memset(m, 0, sizeof *m);
-		m->msg_name = d->peerlen > 0 ? &d->peer : NULL;
-		m->msg_namelen = d->peerlen;
-		m->msg_iov = &o->iov[i];
-		m->msg_iovlen = 1;
-		m->msg_control = o->control[i];
-		control_write(m, sizeof o->control[i], d);
-		o->m[i].msg_len = 0;
+	for (; from < op->u.batch.max; from++) {
+		if (!dgram_fill(u->loop, op->sock->fd, &o->m[from].msg_hdr, &o->d[from],
+		    &op->u.batch.v[from]))
+			break;
 	}
+	return from;
 }
 
 /* Sends until all are done (true) or there is no room. */
@@ -408,14 +399,19 @@ static bool
 send_try(struct uring *u, struct io_op *op)
 {
 	struct out o;
-	unsigned n = op->u.batch.max, retried = n;
+	unsigned filled = out_fill(u, &o, op, op->u.batch.n), retried = op->u.batch.max;
 	int rc, e;
 
-	out_fill(&o, op);
-	while (op->u.batch.n < n) {
+	while (op->u.batch.n < op->u.batch.max) {
 		unsigned i = op->u.batch.n;
 
-		rc = sendmmsg(op->sock->fd, o.m + i, n - i, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (i == filled) {
+			op->u.batch.v[i].res = IO_ENOTSUP;
+			op->u.batch.n++;
+			filled = out_fill(u, &o, op, i + 1);
+			continue;
+		}
+		rc = sendmmsg(op->sock->fd, o.m + i, filled - i, MSG_DONTWAIT | MSG_NOSIGNAL);
 		e = errno;
 		if (rc > 0) {
 			for (int k = 0; k < rc; k++, i++)
@@ -423,13 +419,13 @@ send_try(struct uring *u, struct io_op *op)
 			op->be[BE_SENT] += (unsigned)rc;
 			op->u.batch.n = i;
 			/* What stopped it short may have been an ICMP error, which it keeps to itself. */
-			if (i < n)
+			if (i < filled)
 				drain_errors(u, op);
 		} else if (e == EAGAIN) {
 			return false;
 		} else if (e == EINTR) {
 			continue;
-		} else if (retried != i && is_icmp(e)) {
+		} else if (retried != i && dgram_is_icmp(e)) {
 			/* It may have been the answer to an earlier one, to another peer: once more. */
 			swallow(u, op);
 			retried = i;

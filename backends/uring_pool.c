@@ -27,7 +27,11 @@
 enum {
 	HOT_BYTES	= 2 * 1024 * 1024,	/* stays in a core's L2 cache */
 	HOT_MAX		= 256,
-	/* Datagrams touch only the start of a block, and a burst takes one each. */
+	/*
+	 * Whatever the block's size: datagrams touch only the start of a block, and a
+	 * burst takes one each.  Bursts over 64 sockets cost 15 % more with 32 and 5 %
+	 * with 64, no less with 256; runs of 64 KiB (UDP_GRO) the same with all of them.
+	 */
 	HOT_DGRAM	= 128,
 	/* Smaller pools have no such ring, so that one block stays outside even beside the other ring. */
 	STREAM_POOL_MIN	= 2,
@@ -211,6 +215,9 @@ rx_ring(struct uring *u, struct io_op *op, struct uring_rx *rx, struct uring_gro
 	sqe->flags = IOSQE_BUFFER_SELECT;
 	sqe->buf_group = g->bgid;
 	sqe->len = (uint32_t)(rx->want < rx->pool->block_bytes ? rx->want : rx->pool->block_bytes);
+	/* Nothing was left: to try before waiting costs a twentieth of a small message, for nothing. */
+	if (rx->dry)
+		sqe->ioprio = IORING_RECVSEND_POLL_FIRST;
 	op->be[0] = ST_RECV;
 }
 
@@ -316,6 +323,7 @@ uring_rx_completed(struct uring *u, struct io_op *op, struct uring_rx *rx,
 	struct uring_pool *up = rx->pool->bed;
 
 	rx->n = 0;
+	rx->dry = false;
 	rx->res = cqe->res;
 	/* On errors the kernel keeps the buffer, whatever the flag says (6.12 sets it by mistake). */
 	if (op->be[0] == ST_RECV && cqe->res >= 0 && (cqe->flags & IORING_CQE_F_BUFFER)) {
@@ -323,6 +331,7 @@ uring_rx_completed(struct uring *u, struct io_op *op, struct uring_rx *rx,
 		if (cqe->res > 0) {
 			rx->bufs[0].len = (uint32_t)cqe->res;
 			rx->n = 1;
+			rx->dry = (cqe->flags & IORING_CQE_F_SOCK_NONEMPTY) == 0;
 			if ((cqe->flags & IORING_CQE_F_SOCK_NONEMPTY) && !io_op_canceled(op))
 				rx_top_up(op, rx);
 		} else {
@@ -348,5 +357,6 @@ enum uring_recv
 uring_rx_resume(struct uring *u, struct io_op *op, struct uring_rx *rx)
 {
 	rx->n = 0;
+	rx->dry = false;
 	return rx_take(u, op, rx);
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "net/resolve.h"
+#include "net/udpsock.h"
 #include "sdnotify.h"
 #include "util/cpus.h"
 
@@ -27,6 +28,7 @@ enum {
 	FDS_PER_PIPE_SHARE = 512,
 	PIPES_MAX = 256,
 	WORKERS_MAX = 1024,
+	UDP_TEXT_MAX = 1024,
 	ACCESS_CLOSE_MS = ACCESSLOG_GIVE_UP_MS + 500
 };
 
@@ -151,14 +153,13 @@ daemon_log_listeners(const struct snapshot *snapshot)
 
 /* ---- workers ---- */
 
-/* RFC 9110 section 7.6.3 allows a pseudonym in place of the host name, which is nobody's business. */
-static void
-make_pseudonym(struct daemon *d)
+static uint32_t
+any_number(void)
 {
 	uint32_t r = (uint32_t)getpid();
 
 	(void)!getrandom(&r, sizeof r, GRND_NONBLOCK);
-	snprintf(d->via, sizeof d->via, "ringway-%08x", r);
+	return r;
 }
 
 static int
@@ -169,11 +170,15 @@ make_workers(struct daemon *d)
 	d->worker_count = conf->workers != 0 ? conf->workers : cpus_usable();
 	if (d->worker_count > WORKERS_MAX)
 		d->worker_count = WORKERS_MAX;
-	make_pseudonym(d);
+	/* RFC 9110 section 7.6.3 allows a pseudonym in place of the host name, which is nobody's business. */
+	snprintf(d->via, sizeof d->via, "ringway-%08x", any_number());
 	d->shared.choice = d->start->choice;
 	d->shared.pipes_max = pipes_from_nofile(d->nofile);
 	if ((d->shared.limits = limits_new(daemon_max_sessions(d, conf),
 	    conf->limits.max_sessions_per_ip)) == NULL)
+		return -ENOMEM;
+	/* Not from the first port on: after a hand-over the old process has some, and nobody should guess. */
+	if ((d->shared.udpports = udpports_new(any_number())) == NULL)
 		return -ENOMEM;
 	if ((d->workers = calloc(d->worker_count, sizeof *d->workers)) == NULL)
 		return -ENOMEM;
@@ -220,19 +225,54 @@ each_up(struct daemon *d, void (*f)(struct worker *))
 			f(&d->workers[i]);
 }
 
+/* " udp=1 udp_up=...", with those causes that there were; ringway(8) explains each. */
+static void
+put_udp(const uint64_t sum[COUNT_MAX], char out[UDP_TEXT_MAX])
+{
+	static const struct { enum counter counter; const char *name; } causes[] = {
+		{ COUNT_UDP_DROP_STRANGER, "stranger" }, { COUNT_UDP_DROP_MALFORMED, "malformed" },
+		{ COUNT_UDP_DROP_FRAG, "frag" }, { COUNT_UDP_DROP_PORT, "port" },
+		{ COUNT_UDP_DROP_DOMAIN, "domain" }, { COUNT_UDP_DROP_DESTINATIONS, "destinations" },
+		{ COUNT_UDP_DROP_PPS, "pps" }, { COUNT_UDP_DROP_ACL, "acl" },
+		{ COUNT_UDP_DROP_LOCAL, "local" }, { COUNT_UDP_DROP_SELF, "self" },
+		{ COUNT_UDP_DROP_FILTER, "filter" }, { COUNT_UDP_DROP_TRUNC, "trunc" },
+		{ COUNT_UDP_DROP_TOO_BIG, "too_big" }, { COUNT_UDP_DROP_SEND, "send" },
+		{ COUNT_UDP_DROP_QUEUE, "queue" }
+	};
+	uint64_t dropped = 0;
+	size_t len;
+
+	for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++)
+		dropped += sum[causes[i].counter];
+	len = (size_t)snprintf(out, UDP_TEXT_MAX, " udp=%llu udp_up=%llu udp_down=%llu udp_refused_ports=%llu udp_dropped=%llu",
+	    (unsigned long long)sum[COUNT_UDP_ASSOCIATIONS], (unsigned long long)sum[COUNT_UDP_UP],
+	    (unsigned long long)sum[COUNT_UDP_DOWN], (unsigned long long)sum[COUNT_REFUSED_UDP_PORTS],
+	    (unsigned long long)dropped);
+	for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++)
+		if (sum[causes[i].counter] != 0)
+			len += (size_t)snprintf(out + len, UDP_TEXT_MAX - len, " udp_drop_%s=%llu",
+			    causes[i].name, (unsigned long long)sum[causes[i].counter]);
+	if (sum[COUNT_UDP_GSO_FALLBACK] != 0)
+		len += (size_t)snprintf(out + len, UDP_TEXT_MAX - len, " udp_gso_fallback=%llu",
+		    (unsigned long long)sum[COUNT_UDP_GSO_FALLBACK]);
+	assert(len < UDP_TEXT_MAX);
+}
+
 void
 daemon_log_counters(const struct daemon *d, const char *what)
 {
 	uint64_t sum[COUNT_MAX] = { 0 };
+	char udp[UDP_TEXT_MAX];
 
 	for (unsigned i = 0; i < d->worker_count; i++)
 		for (int k = 0; k < COUNT_MAX; k++)
 			sum[k] += counters_get(&d->workers[i].counters, (enum counter)k);
+	put_udp(sum, udp);
 	log_info(LOG_C_NONE, log_main,
-	    "%s active=%u sessions=%llu tunnels=%llu requests=%llu bytes_up=%llu bytes_down=%llu",
+	    "%s active=%u sessions=%llu tunnels=%llu requests=%llu bytes_up=%llu bytes_down=%llu%s",
 	    what, limits_sessions(d->shared.limits), (unsigned long long)sum[COUNT_SESSIONS],
 	    (unsigned long long)sum[COUNT_TUNNELS], (unsigned long long)sum[COUNT_HTTP_REQUESTS],
-	    (unsigned long long)sum[COUNT_BYTES_UP], (unsigned long long)sum[COUNT_BYTES_DOWN]);
+	    (unsigned long long)sum[COUNT_BYTES_UP], (unsigned long long)sum[COUNT_BYTES_DOWN], udp);
 }
 
 /* ---- start ---- */
@@ -400,6 +440,7 @@ free_daemon(struct daemon *d)
 	free(d->workers);
 	if (d->shared.kdf != NULL)
 		kdf_free(d->shared.kdf);
+	udpports_free(d->shared.udpports);
 	limits_free(d->shared.limits);
 	sem_destroy(&d->shared.reported);
 	snapshot_drop(d->snapshot);

@@ -117,7 +117,6 @@ admit(struct listener *l, io_fd fd, const struct sockaddr *from, socklen_t from_
 		refuse(l, fd, &peer, v);
 		return;
 	}
-	sockopt_accepted(fd, w->env.conf->outbound.tcp_keepalive_s);
 	if (!session_start(w, l, fd, &peer))
 		limits_leave(w->shared->limits, &peer);
 }
@@ -171,10 +170,17 @@ on_accept(struct io_loop *loop, struct io_op *op)
 }
 
 void
+listener_apply(struct listener *l)
+{
+	sockopt_to_inherit(l->sock.fd, l->snapshot->conf->outbound.tcp_keepalive_s);
+}
+
+void
 listener_start(struct listener *l, io_fd fd)
 {
 	io_adopt(l->worker->env.loop, &l->sock, fd);
 	l->pause_ms = LISTENER_PAUSE_FIRST_MS;
+	listener_apply(l);
 	io_accept(&l->accept, &l->sock, on_accept);
 }
 

@@ -33,6 +33,8 @@ enum {
 
 /* Zeroed, worker, snapshot and conf set.  Takes the descriptor over. */
 void	listener_start(struct listener *, io_fd);
+/* The snapshot has changed: what accepted sockets get from it. */
+void	listener_apply(struct listener *);
 /*
  * What had been accepted already becomes sessions, then the socket is closed;
  * `stopped` once, later.  Whoever holds a copy of the socket (an upgrade) goes

@@ -275,6 +275,9 @@ privs_needed(const struct conf *conf)
 		if (a->len != 0 && addr_port(a) != 0 && addr_port(a) < start)
 			caps |= PRIVS_NET_BIND;
 	}
+	/* These are bound when a client asks for one, long after. */
+	if (conf->udp.enabled && conf->udp.port_low < start)
+		caps |= PRIVS_NET_BIND;
 	if (conf->outbound.mark != 0)
 		caps |= PRIVS_NET_ADMIN;
 	if (conf->outbound.interface != NULL && conf->outbound.interface[0] != '\0' &&

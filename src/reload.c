@@ -54,7 +54,7 @@ load_again(struct daemon *d, struct conf_problems *problems)
 	}
 	if (snapshot != NULL && !privs_have(privs_needed(snapshot->conf))) {
 		conf_problems_add(problems, CONF_ERROR, NULL, NULL,
-		    "needs a capability that was given up at the start (outbound.mark, outbound.interface or a low port): needs a restart");
+		    "needs a capability that was given up at the start (outbound.mark, outbound.interface or a low port in listen or udp.port_range): needs a restart");
 		snapshot_drop(snapshot);
 		snapshot = NULL;
 	}

@@ -10,7 +10,7 @@ session_set_state(struct session *s, enum session_state state)
 {
 	static const char *const names[] = {
 		"detect", "socks5_greeting", "socks5_password", "socks5_verify", "socks5_request", "socks4", "http",
-		"dialing", "relaying", "refusing", "closing"
+		"dialing", "relaying", "associated", "refusing", "closing"
 	};
 
 	log_trace(session_who(s), "state from=%s to=%s", names[s->state], names[state]);
@@ -134,8 +134,11 @@ session_log_access(struct session *s, unsigned status, const char *refused_by)
 		return;
 	s->logged = true;
 	if (s->target.host_len > 0 || target_is_literal(&s->target)) {
-		e.method = span_str("CONNECT");
+		e.method = span_str(s->wants_udp ? "UDP_ASSOCIATE" : "CONNECT");
 		e.target = e.host = span_of(target, target_authority(&s->target, 0, target));
+		e.version = span_str(versions[s->proto]);
+	} else if (s->wants_udp) {	/* a hint that is no address */
+		e.method = span_str("UDP_ASSOCIATE");
 		e.version = span_str(versions[s->proto]);
 	}
 	if (s->upstream_addr.len != 0)
@@ -143,6 +146,9 @@ session_log_access(struct session *s, unsigned status, const char *refused_by)
 	if (s->state == SESSION_RELAYING) {
 		e.bytes = tunnel_bytes(&s->tunnel, TUNNEL_DOWN);
 		e.up = tunnel_bytes(&s->tunnel, TUNNEL_UP);
+	} else if (s->state == SESSION_ASSOCIATED) {
+		e.bytes = udp_bytes(s->udp, UDP_DOWN);
+		e.up = udp_bytes(s->udp, UDP_UP);
 	}
 	accesslog_write(env->access, &e);
 }
@@ -212,6 +218,10 @@ session_abort(struct session *s)
 		break;
 	case SESSION_RELAYING:
 		tunnel_abort(&s->tunnel);
+		break;
+	case SESSION_ASSOCIATED:
+		s->reset = true;
+		udp_abort(s->udp);
 		break;
 	case SESSION_REFUSING:
 		farewell_abort(&s->farewell);

@@ -8,6 +8,8 @@
  *	       ---> HTTP --CONNECT--^    |                              |
  *	              |                  +--failed--> REFUSING ---------+--> CLOSING --> freed
  *	              +-- http/conn forwards, its end ------------------+
+ *	SOCKS5_REQUEST --UDP ASSOCIATE--> ASSOCIATED -------------------+
+ *	                                  until the client's stream ends
  *
  * One timer serves the handshake, then the dial, then the idle check.  The
  * session is freed in the close callback of its last stream.

@@ -186,8 +186,8 @@ parse_socks5_request(struct session *s)
 		session_receive(s);
 		return;
 	}
-	/* UDP ASSOCIATE is for a later version: command not supported. */
-	if (v == SOCKS5_OK && req.cmd != SOCKS5_CONNECT)
+	s->wants_udp = v == SOCKS5_OK && req.cmd == SOCKS5_UDP_ASSOCIATE;
+	if (s->wants_udp && !s->snapshot->conf->udp.enabled)
 		v = SOCKS5_BAD_COMMAND;
 	if (v != SOCKS5_OK) {
 		if (v == SOCKS5_BAD_COMMAND || v == SOCKS5_BAD_ATYP) {
@@ -202,7 +202,10 @@ parse_socks5_request(struct session *s)
 	}
 	input_consume(&s->in, req.used);
 	s->target = req.target;
-	session_dial(s);
+	if (s->wants_udp)
+		session_associate(s);
+	else
+		session_dial(s);
 }
 
 static void

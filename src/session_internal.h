@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: ISC */
 /*
- * session_internal: what the three files of a session share.  session.c has its
+ * session_internal: what the four files of a session share.  session.c has its
  * life, session_handshake.c what comes before the target is known,
- * session_tunnel.c dialling it and relaying.  Nobody else includes this.
+ * session_tunnel.c dialling it and relaying, session_udp.c UDP ASSOCIATE.
+ * Nobody else includes this.
  */
 #ifndef RW_SESSION_INTERNAL_H
 #define RW_SESSION_INTERNAL_H
@@ -16,6 +17,7 @@
 #include "proto/socks4.h"
 #include "proto/socks5.h"
 #include "relay/tunnel.h"
+#include "relay/udp.h"
 #include "session.h"
 #include "util/accesslog.h"
 #include "worker.h"
@@ -30,6 +32,7 @@ enum session_state {
 	SESSION_HTTP,		/* http/conn has the stream */
 	SESSION_DIALING,
 	SESSION_RELAYING,	/* tunnel has both streams */
+	SESSION_ASSOCIATED,	/* an association lives as long as the client's stream */
 	SESSION_REFUSING,	/* farewell has the client's stream */
 	SESSION_CLOSING
 };
@@ -53,6 +56,7 @@ struct session {
 	uint8_t			 state;		/* enum session_state */
 	uint8_t			 proto;		/* enum session_proto */
 	bool			 reset;		/* close with a reset: the end was not clean */
+	bool			 wants_udp;	/* UDP ASSOCIATE: `target` is only a hint */
 	unsigned		 open;		/* streams whose close callback is still to come */
 	uint64_t		 acked_bytes;	/* both sides', when the idle check last looked */
 	struct addr		 peer;
@@ -80,6 +84,7 @@ struct session {
 			struct dial_result dialed;	/* once it ended */
 		};				/* DIALING */
 		struct tunnel	 tunnel;	/* RELAYING */
+		struct udp_assoc *udp;		/* ASSOCIATED */
 		struct farewell	 farewell;	/* REFUSING */
 	};
 };
@@ -130,5 +135,10 @@ void	session_log_failure(struct session *);	/* DIALING */
 /* `cause` for the access log; NULL: not refused, it failed. */
 void	session_refuse_socks5(struct session *, enum socks5_rep, const char *cause);
 void	session_refuse_socks4(struct session *, const char *cause);
+
+/* ---- session_udp.c ---- */
+
+/* The handshake has asked for an association and is over. */
+void	session_associate(struct session *);
 
 #endif

@@ -162,14 +162,17 @@ on_idle_check(struct io_loop *loop, struct io_timer *timer)
 	bool half = tunnel_half_closed(&s->tunnel);
 	uint32_t timeout_s = half ? limits->half_close_timeout_s : limits->idle_timeout_s;
 	uint64_t at_ns = tunnel_quiet_since(&s->tunnel) + timeout_s * NS_PER_S;
-	uint64_t acked_bytes = stream_acked_bytes(s->client) + stream_acked_bytes(s->upstream);
-	bool acked_more = acked_bytes != s->acked_bytes &&
-	    tunnel_stalled_since(&s->tunnel) != UINT64_MAX;
+	bool acked_more = false;
 
-	s->acked_bytes = acked_bytes;
 	if (timeout_s == 0)
 		return;
-	/* A peer that takes a large send a little at a time is slow, not idle. */
+	/* A peer that takes a large send a little at a time is slow, not idle.  Asked only when it matters: it costs. */
+	if (tunnel_stalled_since(&s->tunnel) != UINT64_MAX) {
+		uint64_t acked_bytes = stream_acked_bytes(s->client) + stream_acked_bytes(s->upstream);
+
+		acked_more = acked_bytes != s->acked_bytes;
+		s->acked_bytes = acked_bytes;
+	}
 	if (at_ns <= io_now(loop) && acked_more)
 		at_ns = io_now(loop) + timeout_s * NS_PER_S;
 	if (at_ns > io_now(loop)) {

@@ -13,6 +13,7 @@
 #include "net/resolve.h"
 #include "policy/auth.h"
 #include "proto/http1.h"
+#include "relay/udp.h"
 #include "session.h"
 #include "util/cpus.h"
 
@@ -119,7 +120,7 @@ on_resolver_closed(void *owner)
 {
 	struct worker *w = owner;
 
-	w->resolver = NULL;
+	w->env.resolver = NULL;
 	w->closing--;
 }
 
@@ -129,7 +130,7 @@ on_dialer_closed(void *owner)
 	struct worker *w = owner;
 
 	w->env.dialer = NULL;
-	resolver_close(w->resolver, on_resolver_closed, w);
+	resolver_close(w->env.resolver, on_resolver_closed, w);
 }
 
 static void
@@ -276,10 +277,12 @@ plan_listeners(struct worker *w, struct worker_plan *p)
 
 		if (l->stopping)
 			continue;
-		if (c != NULL)
+		if (c != NULL) {
 			give_snapshot(l, p->snapshot, c);
-		else
+			listener_apply(l);
+		} else {
 			stop_listener(l);
+		}
 	}
 	for (size_t i = 0; i < p->count; i++)
 		rc |= start_listener(w, p->snapshot, i, &p->fds[i]);
@@ -326,7 +329,7 @@ apply(struct worker *w, struct worker_plan *p)
 	w->env.snapshot = snapshot_hold(p->snapshot);
 	w->env.conf = p->snapshot->conf;
 	dialer_set_conf(w->env.dialer, w->env.conf);
-	if (old != NULL && (rc = resolver_set_conf(w->resolver, &w->env.conf->resolver)) != 0)
+	if (old != NULL && (rc = resolver_set_conf(w->env.resolver, &w->env.conf->resolver)) != 0)
 		log_error(LOG_C_INTERNAL, env_who(&w->env, 0),
 		    "resolver keeps its old settings errno=%d", -rc);
 	auth_flush(w->env.auth);
@@ -387,6 +390,7 @@ set_up(struct worker *w)
 	io_list_init(&w->listeners);
 	w->env.conf = conf;
 	w->env.count = &w->counters;
+	w->env.udpports = w->shared->udpports;
 	w->env.worker = (int)w->number;
 	if (conf->pin_workers && (rc = cpus_pin(w->number)) != 0)
 		log_warn(LOG_C_NONE, env_who(&w->env, 0), "not pinned errno=%d", -rc);
@@ -395,12 +399,18 @@ set_up(struct worker *w)
 	io_loop_bind(w->env.loop);
 	if ((rc = io_pool_new(&w->env.pool, w->env.loop, BLOCK_BYTES, blocks, blocks / RESERVE_SHARE)) != 0)
 		return fail(w, rc, "relay buffers");
-	if ((rc = resolver_new(&w->resolver, w->env.loop, &conf->resolver, NULL)) != 0)
+	/* No reserve: a datagram that finds no block waits or is lost, and nothing else asks for one. */
+	if ((rc = io_pool_new(&w->env.udp_pool, w->env.loop, ENV_UDP_BLOCK_BYTES,
+	    conf->limits.udp_pool_blocks, 0)) != 0)
+		return fail(w, rc, "buffers for datagrams");
+	if ((rc = resolver_new(&w->env.resolver, w->env.loop, &conf->resolver, NULL)) != 0)
 		return fail(w, rc, "resolver");
-	if ((rc = dialer_new(&w->env.dialer, w->env.loop, w->resolver, conf)) != 0)
+	if ((rc = dialer_new(&w->env.dialer, w->env.loop, w->env.resolver, conf)) != 0)
 		return fail(w, rc, "dialer");
 	if ((rc = auth_new(&w->env.auth, w->env.loop, w->shared->kdf, 0)) != 0)
 		return fail(w, rc, "authentication");
+	if ((rc = udp_worker_new(&w->env.udp, &w->env)) != 0)
+		return fail(w, rc, "UDP associations");
 	w->first = NULL;
 	if ((rc = apply(w, first)) != 0)
 		return fail(w, rc, "listeners");
@@ -421,15 +431,18 @@ tear_down(struct worker *w)
 		auth_close(w->env.auth, on_auth_closed, w);
 	}
 	io_post_refuse(w->env.loop);
-	if (w->resolver != NULL) {
+	if (w->env.resolver != NULL) {
 		w->closing++;
 		if (w->env.dialer != NULL)
 			dialer_close(w->env.dialer, on_dialer_closed, w);
 		else
-			resolver_close(w->resolver, on_resolver_closed, w);
+			resolver_close(w->env.resolver, on_resolver_closed, w);
 	}
 	while (w->closing > 0 || io_inflight(w->env.loop) > 0)
 		io_loop_turn(w->env.loop, true);
+	udp_worker_free(w->env.udp);
+	if (w->env.udp_pool != NULL)
+		io_pool_free(w->env.udp_pool);
 	if (w->env.pool != NULL)
 		io_pool_free(w->env.pool);
 	free(w->env.fields);

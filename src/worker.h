@@ -26,6 +26,7 @@ struct worker_shared {
 	const struct io_choice	*choice;
 	struct limits		*limits;
 	struct kdf		*kdf;
+	struct udpports		*udpports;
 	uint32_t		 pipes_max;	/* of one worker */
 	sem_t			 reported;	/* posted by each worker: up or failed; a plan applied */
 };
@@ -60,7 +61,6 @@ struct worker {
 	struct io_link		 listeners;
 	struct accesslog	*access;	/* whose lane env.access is */
 	size_t			 field_room;	/* of env.fields */
-	struct resolver		*resolver;
 	struct io_link		 sessions;
 	uint64_t		 next_session_id;	/* steps by the number of workers: unique in the process */
 	uint64_t		 id_step;

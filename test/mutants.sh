@@ -15,12 +15,12 @@ command -v stdbuf >/dev/null && lines='stdbuf -oL'
 
 failed_cases() { sed -n 's/^FAIL *\([0-9]* ms\)* *\([^ ]*\) .*/\2/p' "$log"; }
 
-# Sets by to a case that failed in $log and passes without the fault.
+# Sets by to a case that failed in $log and passes without the fault, in the same time.
 judge() {
 	for c in $(failed_cases); do
 		case " $judged " in *" $c "*) continue ;; esac
 		judged="$judged $c"
-		if "$sound" -b "$1" --case "$c" >>"$log.sound" 2>&1; then
+		if "$sound" -b "$1" --case "$c" --time-limit $case_limit_s >>"$log.sound" 2>&1; then
 			by=$c
 			return 0
 		fi

@@ -83,6 +83,7 @@ enum {
 	IO_RECV_BYTES_MAX	= 64 * 1024,	/* one recv_pool completion, and what a relay direction may hold */
 	IO_RECV_BUFS_MAX	= 4,		/* buffers in one recv_pool completion */
 	IO_BATCH_MAX		= 64,		/* datagrams in one batch */
+	IO_DGRAM_VECS_MAX	= 128,		/* pieces of one datagram: a header and a payload each of 64 segments */
 	IO_HEADROOM		= 192		/* bytes before a block that are its holder's too: for a header
 						   put in front; the ring's datagrams need them (uring_dgram.c) */
 };
@@ -95,9 +96,17 @@ struct io_buf {
 	uint32_t	 bid;		/* private to the pool */
 };
 
-/* One datagram, in or out. */
+/* A piece of a datagram to send; on POSIX laid out as struct iovec. */
+struct io_vec {
+	void		*base;
+	size_t		 len;
+};
+
+/* One datagram, in or out; with `gso` a run of them, each that long but the last, to or from one peer. */
 struct io_dgram {
-	struct io_buf		 buf;
+	struct io_buf		 buf;		/* send side: only base and len are read, and only when nvec is 0 */
+	const struct io_vec	*vec;		/* send side: the bytes in pieces; they stay until the final callback */
+	uint32_t		 nvec;		/* at most IO_DGRAM_VECS_MAX; 0 = buf */
 	struct sockaddr_storage	 peer;
 	struct sockaddr_storage	 local;		/* family AF_UNSPEC: not known, or let the kernel choose */
 	socklen_t		 peerlen;
@@ -273,10 +282,17 @@ void	io_recv(struct io_op *, struct io_sock *, void *, size_t, io_cb *);
 void	io_recv_pool(struct io_op *, struct io_sock *, struct io_pool *,
 	    unsigned flags, io_cb *);
 void	io_send(struct io_op *, struct io_sock *, const void *, size_t, io_cb *);
-/* Multishot.  v has room for max datagrams, the op's until the final callback. */
+/*
+ * Multishot.  v has room for max datagrams and stays until the final callback.  It is filled right before a callback
+ * and not looked at otherwise, so all of a loop's receiving ops may share one.
+ */
 void	io_recv_batch(struct io_op *, struct io_sock *, struct io_pool *,
 	    struct io_dgram *v, unsigned max, io_cb *);
-/* Completes once; a result in each datagram, res = number that went out. */
+/*
+ * Completes once; a result in each datagram, res = number that went out.  Read are buf or vec, peer, local and gso; all
+ * that they point to stays until the final callback.  With gso where the system makes no segments: IO_ENOTSUP; more of
+ * them than it allows (64, newer Linux 128): IO_EINVAL.
+ */
 void	io_send_batch(struct io_op *, struct io_sock *, struct io_dgram *v,
 	    unsigned n, io_cb *);
 /*

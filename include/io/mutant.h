@@ -13,6 +13,8 @@
 #define IO_MUTANT_DOUBLE_FINAL		4	/* the final callback comes twice */
 #define IO_MUTANT_EARLY_FREE		5	/* close calls back before the ops of the socket have ended */
 #define IO_MUTANT_DROPPED_ACCEPT	6	/* every third connection is lost */
+#define IO_MUTANT_LOST_PIECE		7	/* the last piece of a datagram is not sent */
+#define IO_MUTANT_STALE_PEER		8	/* a batch has the peer of the batch before it, whosever that was */
 
 #ifndef IO_MUTANT
 #define IO_MUTANT IO_MUTANT_NONE

@@ -94,6 +94,32 @@ check_listener(struct check *check, size_t index)
 		    addr_format(&listen->sock, any));
 }
 
+/* Once: it is one key that would settle it for all of them. */
+static void
+check_udp(struct check *check)
+{
+	const struct conf *conf = check->conf;
+	char key[64], any[ADDR_TEXT_MAX];
+
+	if (!conf->udp.enabled || conf->udp.public_address.len != 0 ||
+	    conf_origin_is_bad(conf, "udp.public_address"))
+		return;
+	for (size_t i = 0; i < conf->listen_count; i++) {
+		const struct conf_listen *listen = &conf->listen[i];
+
+		if (listen->unix_path != NULL || addr_is_loopback(&listen->sock) ||
+		    (listen->protocols & CONF_PROTO_SOCKS5) == 0 || !listener_is_sound(check, i))
+			continue;
+		snprintf(key, sizeof(key), "listen.%zu.addr", i);
+		PROBLEM(check, CONF_WARNING, key,
+		    "clients of %s are told to send their UDP to the address that they connected to, "
+		    "which is the wrong one behind NAT or in a container (set udp.public_address to "
+		    "the one that they can reach, or udp.enabled to false)",
+		    addr_format(&listen->sock, any));
+		return;
+	}
+}
+
 static bool
 same_listener(const struct conf_listen *a, const struct conf_listen *b)
 {
@@ -208,6 +234,7 @@ conf_validate_in(struct conf *conf, const struct conf_env *env, struct conf_prob
 	size_t errors_before = problems->errors;
 
 	check_listeners(&check);
+	check_udp(&check);
 	check_users(&check);
 	check_limits(&check);
 	if (conf->resolver.min_ttl_s > conf->resolver.max_ttl_s &&

@@ -80,6 +80,17 @@ struct conf_listen {
 	const char	*unix_path;	/* into `addr`, NULL for IP */
 };
 
+struct conf_udp {
+	bool		 enabled;
+	struct addr	 public_address;	/* len 0 = where the control connection came to; port 0 */
+	uint16_t	 port_low, port_high;	/* port_range: low <= high, both included; next to each other */
+	uint32_t	 idle_timeout_s;
+	uint32_t	 max_destinations;	/* of an association */
+	uint32_t	 max_pps;		/* of an association, client to destinations; 0 = no limit */
+	bool		 allow_client_addr_mismatch;
+	bool		 resolve_domain;
+};
+
 struct conf_user {
 	char		*name;
 	char		*pbkdf2;	/* as written; only policy/password.h knows its form */
@@ -105,6 +116,7 @@ struct conf_limits {
 	uint32_t	 idle_timeout_s;
 	uint32_t	 half_close_timeout_s;
 	uint32_t	 tcp_pool_blocks;	/* per worker, of 32 KiB */
+	uint32_t	 udp_pool_blocks;	/* per worker, of 64 KiB */
 	uint32_t	 header_bytes;
 	uint32_t	 header_count;
 };
@@ -166,6 +178,7 @@ struct conf {
 	uint32_t		 stats_interval_s;	/* 0 = off */
 	struct conf_listen	*listen;
 	size_t			 listen_count;
+	struct conf_udp		 udp;
 	struct conf_auth	 auth;
 	struct conf_limits	 limits;
 	struct conf_resolver	 resolver;

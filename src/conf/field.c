@@ -10,7 +10,15 @@
 bool
 conf_type_is_list(enum conf_type type)
 {
-	return type == CONF_FLAGS || type == CONF_SERVERS || conf_type_is_texts(type);
+	return type == CONF_FLAGS || type == CONF_RANGE || type == CONF_SERVERS ||
+	    conf_type_is_texts(type);
+}
+
+/* A list whose entries have memory of their own. */
+static bool
+is_allocated(enum conf_type type)
+{
+	return type == CONF_SERVERS || conf_type_is_texts(type);
 }
 
 bool
@@ -56,9 +64,21 @@ conf_field_uint(const struct conf_row *row, const void *base)
 	}
 }
 
+uint16_t *
+conf_field_range(const struct conf_row *row, void *base)
+{
+	assert(row->type == CONF_RANGE && row->width == 2 * sizeof(uint16_t));
+	return conf_field(row, base);
+}
+
 size_t
 conf_field_count(const struct conf_row *row, const void *base)
 {
+	const uint16_t *range = conf_field_const(row, base);
+
+	/* 0 is no value of a range: one that is not there yet. */
+	if (row->type == CONF_RANGE)
+		return (size_t)(range[0] != 0) + (range[1] != 0);
 	if (row->type == CONF_FLAGS)
 		return (size_t)__builtin_popcountll(conf_field_uint(row, base));
 	return *(const size_t *)(const void *)((const char *)base + row->count_offset);
@@ -82,8 +102,8 @@ conf_value_clear(const struct conf_row *row, void *base)
 {
 	void **list = conf_field(row, base);
 
-	if (row->type == CONF_FLAGS) {
-		conf_field_set_uint(row, base, 0);
+	if (row->type == CONF_FLAGS || row->type == CONF_RANGE) {
+		memset(conf_field(row, base), 0, row->width);
 		return;
 	}
 	for (size_t i = 0; conf_type_is_texts(row->type) && i < conf_field_count(row, base); i++)
@@ -99,8 +119,7 @@ conf_value_free(const struct conf_row *row, void *base)
 	if (row->type == CONF_STRING || row->type == CONF_LISTEN_ADDR) {
 		free(*(char **)conf_field(row, base));
 		*(char **)conf_field(row, base) = NULL;
-	} else if (row->type == CONF_RECORDS || (conf_type_is_list(row->type) &&
-	    row->type != CONF_FLAGS)) {
+	} else if (row->type == CONF_RECORDS || is_allocated(row->type)) {
 		conf_value_clear(row, base);
 	}
 }
@@ -153,7 +172,10 @@ conf_value_equal(const struct conf_row *row, const void *a, const void *b)
 		return strcmp(*(char *const *)x, *(char *const *)y) == 0;
 	case CONF_IPV4:
 	case CONF_IPV6:
+	case CONF_IP:
 		return same_addr(x, y);
+	case CONF_RANGE:
+		return memcmp(x, y, row->width) == 0;
 	case CONF_SERVERS:
 	case CONF_STRINGS:
 	case CONF_LINES:
@@ -202,7 +224,7 @@ conf_value_copy(const struct conf_row *row, void *to, const void *from)
 			return false;
 		conf_value_free(row, to);
 		*(char **)conf_field(row, to) = copy;
-	} else if (conf_type_is_list(row->type) && row->type != CONF_FLAGS) {
+	} else if (is_allocated(row->type)) {
 		count = conf_field_count(row, from);
 		if (count != 0 && (copy = copy_entries(row, from, count)) == NULL)
 			return false;

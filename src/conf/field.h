@@ -31,6 +31,8 @@ conf_field_const(const struct conf_row *row, const void *base)
 /* Fields differ in width only: 2, 4 or 8 bytes, unsigned. */
 void		 conf_field_set_uint(const struct conf_row *, void *base, uint64_t value);
 uint64_t	 conf_field_uint(const struct conf_row *, const void *base);
+/* Ranges: the two numbers, the lower one first. */
+uint16_t	*conf_field_range(const struct conf_row *, void *base);
 /* Lists: how many entries. */
 size_t		 conf_field_count(const struct conf_row *, const void *base);
 void		 conf_field_set_count(const struct conf_row *, void *base, size_t count);

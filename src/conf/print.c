@@ -54,6 +54,7 @@ print_list(const struct conf_row *row, const void *base, FILE *out)
 {
 	const char *comma = "";
 	const struct addr *servers;
+	const uint16_t *range;
 	char text[ADDR_TEXT_MAX];
 
 	fputc('[', out);
@@ -64,6 +65,9 @@ print_list(const struct conf_row *row, const void *base, FILE *out)
 			fprintf(out, "%s%s", comma, word->name);
 			comma = ", ";
 		}
+	} else if (row->type == CONF_RANGE) {
+		range = conf_field_const(row, base);
+		fprintf(out, "%u, %u", range[0], range[1]);
 	} else if (conf_type_is_texts(row->type)) {
 		for (size_t i = 0; i < conf_field_count(row, base); i++) {
 			fputs(comma, out);
@@ -105,10 +109,12 @@ conf_value_print(const struct conf_row *row, const void *base, FILE *out)
 		break;
 	case CONF_IPV4:
 	case CONF_IPV6:
+	case CONF_IP:
 		conf_text_print(((const struct addr *)at)->len == 0 ? "" :
 		    addr_format_ip(at, text), out);
 		break;
 	case CONF_FLAGS:
+	case CONF_RANGE:
 	case CONF_SERVERS:
 	case CONF_STRINGS:
 	case CONF_LINES:

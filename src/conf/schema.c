@@ -80,6 +80,10 @@ enum {
 	WEEK_S = 7 * DAY_S,
 	BLOCKS_MIN = 16,		/* a tenth is kept for handshakes: at least one */
 	BLOCKS_MAX = 1 << 20,		/* 32 GiB */
+	UDP_BLOCKS_MIN = 16,		/* an association that is flooded must leave some to others */
+	UDP_BLOCKS_MAX = 1 << 19,	/* 32 GiB */
+	DESTINATIONS_MAX = 65535,	/* any more is a scan */
+	PPS_MAX = 10000000,		/* 512 bytes each are 40 Gbit/s */
 	HEADER_BYTES_MIN = 1024,	/* real browsers' requests must fit */
 	HEADER_BYTES_MAX = 1 << 20,
 	SERVERS_MAX = 16,
@@ -104,6 +108,10 @@ enum {
 #define LIST(type, list, number) \
 	.offset = offsetof(struct type, list), .width = sizeof(*((struct type *)0)->list), \
 	.count_offset = offsetof(struct type, number)
+
+/* udp.port_range is one row for both. */
+_Static_assert(offsetof(struct conf, udp.port_high) ==
+    offsetof(struct conf, udp.port_low) + WIDTH(conf, udp.port_low), "side by side");
 
 const struct conf_row conf_schema[] = {
 	{ "workers", CONF_NUMBER, "0", 0, WORKERS_MAX, CONF_RESTART, "threads",
@@ -206,6 +214,10 @@ const struct conf_row conf_schema[] = {
 	    "blocks",
 	    "ceiling of relay buffer memory per worker, in blocks of 32 KiB",
 	    IN(conf, limits.tcp_pool_blocks) },
+	{ "limits.udp_pool_blocks", CONF_NUMBER, "512", UDP_BLOCKS_MIN, UDP_BLOCKS_MAX, CONF_RESTART,
+	    "blocks",
+	    "ceiling of the memory for datagrams per worker, in blocks of 64 KiB",
+	    IN(conf, limits.udp_pool_blocks) },
 	{ "limits.header_bytes", CONF_SIZE, "65536", HEADER_BYTES_MIN, HEADER_BYTES_MAX,
 	    CONF_NEW_SESSIONS, "bytes",
 	    "longest HTTP message head",
@@ -213,6 +225,33 @@ const struct conf_row conf_schema[] = {
 	{ "limits.header_count", CONF_NUMBER, "200", 10, 10000, CONF_NEW_SESSIONS, "fields",
 	    "most fields in an HTTP message head",
 	    IN(conf, limits.header_count) },
+
+	{ "udp.enabled", CONF_BOOL, "true", 0, 1, CONF_NEW_SESSIONS, "",
+	    "serve UDP ASSOCIATE of SOCKS5",
+	    IN(conf, udp.enabled) },
+	{ "udp.public_address", CONF_IP, "", 0, 0, CONF_NEW_SESSIONS, "",
+	    "where clients are told to send datagrams; empty = the address that they connected to",
+	    IN(conf, udp.public_address) },
+	{ "udp.port_range", CONF_RANGE, "40000, 41000", 1, 65535, CONF_NEW_SESSIONS, "",
+	    "UDP ports for associations, the first and the last; each takes one",
+	    .offset = offsetof(struct conf, udp.port_low),
+	    .width = WIDTH(conf, udp.port_low) + WIDTH(conf, udp.port_high) },
+	{ "udp.idle_timeout_s", CONF_NUMBER, "120", 1, WEEK_S, CONF_NEW_SESSIONS, "seconds",
+	    "an association in which no datagram has moved for so long is ended",
+	    IN(conf, udp.idle_timeout_s) },
+	{ "udp.max_destinations", CONF_NUMBER, "64", 1, DESTINATIONS_MAX, CONF_NEW_SESSIONS,
+	    "destinations",
+	    "addresses with port that one association may talk to",
+	    IN(conf, udp.max_destinations) },
+	{ "udp.max_pps", CONF_NUMBER, "5000", 0, PPS_MAX, CONF_NEW_SESSIONS, "datagrams",
+	    "datagrams a second that the client of one association may send; 0 = no limit",
+	    IN(conf, udp.max_pps) },
+	{ "udp.allow_client_addr_mismatch", CONF_BOOL, "false", 0, 1, CONF_NEW_SESSIONS, "",
+	    "let a client send from another address than its SOCKS connection came from",
+	    IN(conf, udp.allow_client_addr_mismatch) },
+	{ "udp.resolve_domain", CONF_BOOL, "false", 0, 1, CONF_NEW_SESSIONS, "",
+	    "resolve names that datagrams are sent to, rather than drop these",
+	    IN(conf, udp.resolve_domain) },
 
 	{ "resolver.servers", CONF_SERVERS, "", 0, SERVERS_MAX, CONF_NEW_SESSIONS, "servers",
 	    "name servers, ADDRESS or ADDRESS:PORT; none = the system's",

@@ -24,9 +24,11 @@ enum conf_type {
 	CONF_STRING,		/* char *, never NULL; min and max count bytes */
 	CONF_IPV4,		/* struct addr; "" = none */
 	CONF_IPV6,		/* struct addr; "" = none */
+	CONF_IP,		/* struct addr of either family; "" = none */
 	CONF_LISTEN_ADDR,	/* char *: IPv4, IPv6 or unix:/path */
 	/* Lists; min and max count entries. */
 	CONF_FLAGS,		/* 4 bytes, bits of `words` */
+	CONF_RANGE,		/* two fields of 2 bytes side by side, [low, high]; min, not 0, and max are of each */
 	CONF_SERVERS,		/* struct addr * and size_t: address with an optional port */
 	CONF_STRINGS,		/* char ** and size_t: short texts without commas */
 	CONF_LINES,		/* char ** and size_t: texts that may hold commas and tabs */

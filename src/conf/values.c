@@ -69,11 +69,17 @@ conf_value_expect(const struct conf_row *row, char out[CONF_WHY_MAX])
 		return strcpy(out, "an IPv4 address like 192.0.2.1, or \"\" for none");
 	case CONF_IPV6:
 		return strcpy(out, "an IPv6 address like 2001:db8::1, or \"\" for none");
+	case CONF_IP:
+		return strcpy(out, "an IPv4 or IPv6 address like 192.0.2.1, or \"\" for none");
 	case CONF_LISTEN_ADDR:
 		return strcpy(out, "an IPv4 or IPv6 address, or unix:/path; the port is a key of its own");
 	case CONF_FLAGS:
 		put_words(row, words);
 		snprintf(out, CONF_WHY_MAX, "a list like [%s], each %s", row->initial, words);
+		return out;
+	case CONF_RANGE:
+		snprintf(out, CONF_WHY_MAX, "a list of two numbers from %" PRIu64 " to %" PRIu64
+		    ", the lower one first, like [%s]", row->min, row->max, row->initial);
 		return out;
 	case CONF_SERVERS:
 		snprintf(out, CONF_WHY_MAX, "a list of at most %" PRIu64
@@ -151,8 +157,9 @@ number_trap(struct span text)
 	return "is more than a number; the unit is part of the key";
 }
 
+/* A number within the row's limits. */
 static bool
-set_number(const struct conf_row *row, void *base, struct conf_text text, char *why)
+read_number(const struct conf_row *row, struct conf_text text, uint64_t *out, char *why)
 {
 	static const struct conf_word units[] = {
 		{ "KiB", 1u << 10 }, { "MiB", 1u << 20 }, { "GiB", 1u << 30 },
@@ -180,6 +187,17 @@ set_number(const struct conf_row *row, void *base, struct conf_text text, char *
 	}
 	if (__builtin_mul_overflow(value, factor, &value) || value < row->min || value > row->max)
 		return refuse(row, text, why, "is out of range");
+	*out = value;
+	return true;
+}
+
+static bool
+set_number(const struct conf_row *row, void *base, struct conf_text text, char *why)
+{
+	uint64_t value;
+
+	if (!read_number(row, text, &value, why))
+		return false;
 	conf_field_set_uint(row, base, value);
 	return true;
 }
@@ -282,9 +300,9 @@ set_ip(const struct conf_row *row, void *base, struct conf_text text, char *why)
 	struct addr addr = { .len = 0 };
 
 	if (text.bytes.len != 0 && (!addr_parse_ip(text.bytes, 0, &addr) ||
-	    addr.sa.sa_family != family))
-		return refuse(row, text, why, "is not an IPv%c address",
-		    row->type == CONF_IPV4 ? '4' : '6');
+	    (row->type != CONF_IP && addr.sa.sa_family != family)))
+		return refuse(row, text, why, "is not an %s address", row->type == CONF_IP ? "IP" :
+		    row->type == CONF_IPV4 ? "IPv4" : "IPv6");
 	*(struct addr *)conf_field(row, base) = addr;
 	return true;
 }
@@ -326,10 +344,12 @@ conf_value_set(const struct conf_row *row, void *base, struct conf_text text,
 		return set_string(row, base, text, why);
 	case CONF_IPV4:
 	case CONF_IPV6:
+	case CONF_IP:
 		return set_ip(row, base, text, why);
 	case CONF_LISTEN_ADDR:
 		return set_listen_addr(row, base, text, why);
 	case CONF_FLAGS:
+	case CONF_RANGE:
 	case CONF_SERVERS:
 	case CONF_STRINGS:
 	case CONF_LINES:
@@ -351,6 +371,42 @@ add_flag(const struct conf_row *row, void *base, struct conf_text text, char *wh
 	if ((set & word->value) != 0)
 		return refuse(row, text, why, "is there twice");
 	conf_field_set_uint(row, base, set | word->value);
+	return true;
+}
+
+static bool
+add_to_range(const struct conf_row *row, void *base, struct conf_text text, char *why)
+{
+	uint16_t *range = conf_field_range(row, base);
+	uint64_t value;
+
+	assert(row->min > 0 && row->max <= UINT16_MAX);
+	if (!read_number(row, text, &value, why))
+		return false;
+	if (range[1] != 0)
+		return refuse(row, text, why, "is one too many");
+	range[range[0] != 0] = (uint16_t)value;
+	return true;
+}
+
+static bool
+end_range(const struct conf_row *row, const void *base, char *why)
+{
+	const uint16_t *range = conf_field_const(row, base);
+	char both[32];
+
+	if (range[0] == 0)
+		strcpy(both, "[]");
+	else if (range[1] == 0)
+		snprintf(both, sizeof(both), "[%u]", range[0]);
+	else
+		snprintf(both, sizeof(both), "[%u, %u]", range[0], range[1]);
+	if (range[1] == 0)
+		return refuse(row, (struct conf_text){ span_str(both), false }, why,
+		    "has too few entries");
+	if (range[0] > range[1])
+		return refuse(row, (struct conf_text){ span_str(both), false }, why,
+		    "has the higher number first");
 	return true;
 }
 
@@ -442,6 +498,8 @@ conf_value_add(const struct conf_row *row, void *base, struct conf_text text,
 	switch (row->type) {
 	case CONF_FLAGS:
 		return add_flag(row, base, text, why);
+	case CONF_RANGE:
+		return add_to_range(row, base, text, why);
 	case CONF_SERVERS:
 		return add_server(row, base, text, why);
 	default:
@@ -452,6 +510,8 @@ conf_value_add(const struct conf_row *row, void *base, struct conf_text text,
 bool
 conf_value_end(const struct conf_row *row, const void *base, char why[CONF_WHY_MAX])
 {
+	if (row->type == CONF_RANGE)
+		return end_range(row, base, why);
 	if (conf_field_count(row, base) >= row->min)
 		return true;
 	return refuse(row, (struct conf_text){ span_str("[]"), false }, why,

@@ -15,11 +15,20 @@ struct accesslog_lane;
 struct auth;
 struct dialer;
 struct http1_field;
+struct resolver;
 struct snapshot;
+struct udp_hook;
+struct udp_worker;
+struct udpports;
 
 struct env {
 	struct io_loop		*loop;
 	struct io_pool		*pool;		/* relay and handshake blocks */
+	struct io_pool		*udp_pool;	/* whole datagrams; ENV_UDP_BLOCK_BYTES each */
+	struct udpports		*udpports;	/* the process's, shared by all workers */
+	struct udp_worker	*udp;		/* what the associations of this worker share */
+	const struct udp_hook	*udp_hook;	/* NULL = no filter */
+	struct resolver		*resolver;
 	struct dialer		*dialer;
 	const struct conf	*conf;		/* of `snapshot`: what new sessions get */
 	struct snapshot		*snapshot;	/* held */
@@ -47,6 +56,9 @@ bool	env_is_self(const struct env *, const struct addr *);
  */
 bool	env_overloaded(const struct env *);
 
-enum { ENV_STARVED_REFUSE_MS = 2000 };
+enum {
+	ENV_STARVED_REFUSE_MS = 2000,
+	ENV_UDP_BLOCK_BYTES = 64 * 1024	/* limits.udp_pool_blocks counts these */
+};
 
 #endif

@@ -50,10 +50,9 @@ set_keepalive(int fd, uint32_t idle_s)
 {
 	int interval_s = (int)(idle_s / KEEPALIVE_PROBES);
 
-	if (idle_s == 0)
+	if (!set_int(fd, SOL_SOCKET, SO_KEEPALIVE, idle_s != 0) || idle_s == 0)
 		return;
 	/* A kernel that refuses one of them keeps its default: no reason to lose the connection. */
-	set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
 	set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, (int)idle_s);
 	set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval_s > 0 ? interval_s : 1);
 	set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES);
@@ -250,9 +249,9 @@ sockopt_outbound(int family, const struct conf_outbound *out, char text[SOCKOPT_
 }
 
 void
-sockopt_accepted(int fd, uint32_t keepalive_s)
+sockopt_to_inherit(int listener, uint32_t keepalive_s)
 {
 	/* Fails with EOPNOTSUPP on a Unix socket; then keepalive has no meaning either. */
-	if (set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1))
-		set_keepalive(fd, keepalive_s);
+	if (set_int(listener, IPPROTO_TCP, TCP_NODELAY, 1))
+		set_keepalive(listener, keepalive_s);
 }

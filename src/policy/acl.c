@@ -316,7 +316,7 @@ ask(const struct acl *acl, const struct acl_request *request, const struct addr 
 struct acl_result
 acl_check(const struct acl *acl, const struct acl_request *request)
 {
-	const struct target *to = acl_route(acl, request->target);
+	const struct target *to = request->no_routes ? NULL : acl_route(acl, request->target);
 
 	if (to == NULL)
 		to = request->target;

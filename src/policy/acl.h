@@ -45,6 +45,7 @@ struct acl_request {
 	const struct addr	*client;	/* after a trusted PROXY header */
 	struct span		 user;		/* authenticated name; empty = none */
 	uint16_t		 listener_port;	/* 0 for Unix sockets */
+	bool			 no_routes;	/* UDP: routes are for connections */
 };
 
 enum acl_verdict {

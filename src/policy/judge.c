@@ -53,7 +53,7 @@ judge_open(struct judge *j, struct snapshot *snapshot, const struct acl_request 
 		return refuse(j, JUDGE_ACL);
 	if ((j->depends = result.verdict == ACL_DEPENDS_ON_DST))
 		j->rule = "";		/* not decided before there is an address */
-	route = acl_route(snapshot->acl, request->target);
+	route = request->no_routes ? NULL : acl_route(snapshot->acl, request->target);
 	j->routed = route != NULL;
 	j->dial = j->routed ? route : request->target;
 	if (j->depends && !keep_spans(j))

@@ -47,15 +47,15 @@ by_host(const struct http1_head *head, struct target *target)
 /*
  * Beside an authority Host is rewritten (RFC 9112 section 3.2.2), so it may
  * differ and even be empty; but one that is no host at all is refused, as the
- * next recipient might read more into it than we do.
+ * next recipient might read more into it than we do.  `authority` was found good.
  */
 static enum http1_verdict
-check_host(const struct http1_head *head)
+check_host(const struct http1_head *head, struct span authority)
 {
 	struct span host = host_value(head);
 	struct target unused;
 
-	if (host.len == 0)
+	if (host.len == 0 || span_eq(host, authority))
 		return HTTP1_OK;
 	return hostport_parse(host, HTTP_PORT, &unused) == HOSTPORT_OK ? HTTP1_OK : HTTP1_BAD_HOST;
 }
@@ -99,7 +99,7 @@ absolute(const struct http1_head *head, struct http1_where *where)
 		where->path = span_str(head->method == HTTP1_M_OPTIONS ? "*" : "/");
 	else
 		where->slash_first = where->path.base[0] == '?';
-	return check_host(head);
+	return check_host(head, authority);
 }
 
 enum http1_verdict
@@ -116,7 +116,7 @@ http1_request_target(const struct http1_head *head, struct http1_where *where)
 		where->form = HTTP1_FORM_AUTHORITY;
 		where->path = span_of(text.base, 0);
 		verdict = from_hostport(hostport_parse(text, 0, &where->target));
-		return verdict == HTTP1_OK ? check_host(head) : verdict;
+		return verdict == HTTP1_OK ? check_host(head, text) : verdict;
 	}
 	if (text.base[0] == '/') {
 		where->form = HTTP1_FORM_ORIGIN;

@@ -7,10 +7,10 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "proto/chars.h"
+#include "util/digits.h"
 
 struct out {
 	char	*base;
@@ -19,26 +19,33 @@ struct out {
 	int	 err;	/* first error; nothing is written after it */
 };
 
-enum {
-	NUMBER_TEXT_MAX = 24,
-	HTTP_PORT = 80
-};
+enum { HTTP_PORT = 80 };
+
+/* Where `bytes` more go, or NULL: then the error is set. */
+static char *
+room(struct out *out, size_t bytes)
+{
+	if (out->err != 0)
+		return NULL;
+	if (bytes > out->cap - out->len) {
+		out->err = -ENOSPC;
+		return NULL;
+	}
+	out->len += bytes;
+	return out->base + out->len - bytes;
+}
 
 static void
 put(struct out *out, struct span text)
 {
-	if (out->err != 0)
-		return;
-	if (text.len > out->cap - out->len) {
-		out->err = -ENOSPC;
-		return;
-	}
-	if (text.len != 0)
-		memcpy(out->base + out->len, text.base, text.len);
-	out->len += text.len;
+	char *at = room(out, text.len);
+
+	if (at != NULL && text.len != 0)
+		memcpy(at, text.base, text.len);
 }
 
-static void
+/* Inline, so that a constant's length is one. */
+static inline void
 put_str(struct out *out, const char *text)
 {
 	put(out, span_str(text));
@@ -47,22 +54,47 @@ put_str(struct out *out, const char *text)
 static void
 put_number(struct out *out, uint64_t number)
 {
-	char text[NUMBER_TEXT_MAX];
-	size_t at = sizeof(text);
+	char text[DIGITS_MAX];
 
-	do
-		text[--at] = (char)('0' + number % 10);
-	while ((number /= 10) != 0);
-	put(out, span_of(text + at, sizeof(text) - at));
+	put(out, span_of(text, (size_t)(digits_put(text, number) - text)));
 }
 
 static void
 put_field(struct out *out, struct span name, struct span value)
 {
-	put(out, name);
-	put_str(out, ": ");
-	put(out, value);
-	put_str(out, "\r\n");
+	char *at = room(out, name.len + value.len + 4);
+
+	if (at == NULL)
+		return;
+	memcpy(at, name.base, name.len);
+	at += name.len;
+	*at++ = ':';
+	*at++ = ' ';
+	if (value.len != 0)
+		memcpy(at, value.base, value.len);
+	at += value.len;
+	*at++ = '\r';
+	*at = '\n';
+}
+
+/* A field of a head that was parsed: nearly all came as "name: value" and go on in one piece. */
+static void
+put_received(struct out *out, const struct http1_field *field)
+{
+	const char *behind = field->name.base + field->name.len;
+	size_t len = field->name.len + 2 + field->value.len;
+	char *at;
+
+	if (field->value.base != behind + 2 || memcmp(behind, ": ", 2) != 0) {
+		put_field(out, field->name, field->value);
+		return;
+	}
+	at = room(out, len + 2);
+	if (at == NULL)
+		return;
+	memcpy(at, field->name.base, len);
+	at[len] = '\r';
+	at[len + 1] = '\n';
 }
 
 static bool
@@ -108,7 +140,7 @@ put_fields(struct out *out, const struct http1_head *head, const struct http1_wr
 		    (field->id == HTTP1_F_HOST && !head->is_response) ||
 		    is_dropped(opts, field->id) || http1_is_hop_by_hop(head, i))
 			continue;
-		put_field(out, field->name, field->value);
+		put_received(out, field);
 	}
 }
 

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: ISC */
 #include "proto/socks5.h"
 
-#include <string.h>
+#include "proto/socks5_addr.h"
 
 enum {
 	VERSION = 5,
 	USERPASS_VERSION = 1,	/* of the sub-negotiation, RFC 1929 section 2 */
-	PORT_LEN = 2,
-	REQUEST_HEAD_LEN = 4	/* VER CMD RSV ATYP */
+	HEAD_LEN = 3		/* of request and reply: VER CMD RSV, VER REP RSV */
 };
 
 static uint8_t
@@ -93,35 +92,6 @@ socks5_write_userpass_reply(bool granted, uint8_t out[SOCKS5_USERPASS_REPLY_LEN]
 	return SOCKS5_USERPASS_REPLY_LEN;
 }
 
-/* Length of DST.ADDR with its own length byte; 0 = not known yet, -1 = no such type. */
-static int
-addr_len(struct span in)
-{
-	switch (byte_at(in, 3)) {
-	case SOCKS5_ATYP_IPV4:
-		return 4;
-	case SOCKS5_ATYP_IPV6:
-		return 16;
-	case SOCKS5_ATYP_DOMAIN:
-		return in.len > REQUEST_HEAD_LEN ? 1 + byte_at(in, REQUEST_HEAD_LEN) : 0;
-	default:
-		return -1;
-	}
-}
-
-static bool
-set_target(struct span in, size_t len, struct target *target)
-{
-	const char *at = in.base + REQUEST_HEAD_LEN;
-	uint16_t port = (uint16_t)(byte_at(in, REQUEST_HEAD_LEN + len) << 8 |
-	    byte_at(in, REQUEST_HEAD_LEN + len + 1));
-
-	if (byte_at(in, 3) == SOCKS5_ATYP_DOMAIN)
-		return target_set_host(target, span_of(at + 1, len - 1), port);
-	target_set_ip(target, at, len, port);
-	return true;
-}
-
 /*
  * RSV is not looked at: clients that leave rubbish there exist, and no server
  * in use minds.
@@ -129,8 +99,8 @@ set_target(struct span in, size_t len, struct target *target)
 enum socks5_verdict
 socks5_parse_request(struct span in, struct socks5_request *out)
 {
-	int len;
-	bool host_ok;
+	enum socks5_addr_verdict addr;
+	size_t len;
 
 	out->cmd = 0;
 	out->atyp = 0;
@@ -138,23 +108,22 @@ socks5_parse_request(struct span in, struct socks5_request *out)
 	target_clear(&out->target);
 	if (in.len >= 1 && byte_at(in, 0) != VERSION)
 		return SOCKS5_MALFORMED;
-	if (in.len < REQUEST_HEAD_LEN)
+	if (in.len <= HEAD_LEN)
 		return SOCKS5_MORE;
 	out->cmd = byte_at(in, 1);
-	out->atyp = byte_at(in, 3);
-	len = addr_len(in);
-	if (len < 0)
+	out->atyp = byte_at(in, HEAD_LEN);
+	addr = socks5_addr_parse(span_of(in.base + HEAD_LEN, in.len - HEAD_LEN), &out->target, &len);
+	if (addr == SOCKS5_ADDR_BAD_ATYP)
 		return SOCKS5_BAD_ATYP;
-	if (len == 0 || in.len < REQUEST_HEAD_LEN + (size_t)len + PORT_LEN)
+	if (addr == SOCKS5_ADDR_MORE)
 		return SOCKS5_MORE;
-	out->used = REQUEST_HEAD_LEN + (size_t)len + PORT_LEN;
-	host_ok = set_target(in, (size_t)len, &out->target);
+	out->used = HEAD_LEN + len;
 	/* Where a UDP client will send from is only a hint, whatever it looks like. */
 	if (out->cmd == SOCKS5_UDP_ASSOCIATE)
 		return SOCKS5_OK;
 	if (out->cmd != SOCKS5_CONNECT)
 		return SOCKS5_BAD_COMMAND;
-	if (!host_ok)
+	if (addr == SOCKS5_ADDR_BAD_HOST)
 		return SOCKS5_BAD_HOST;
 	return out->target.port != 0 ? SOCKS5_OK : SOCKS5_BAD_PORT;
 }
@@ -204,28 +173,8 @@ socks5_verdict_text(enum socks5_verdict verdict)
 size_t
 socks5_write_reply(enum socks5_rep rep, const struct addr *bnd, uint8_t out[SOCKS5_REPLY_MAX])
 {
-	struct addr addr = { .len = 0 };
-	size_t len;
-
-	if (bnd != NULL)
-		addr = *bnd;
-	/* Ours is a dual-stack socket at times; the client asked for IPv4. */
-	addr_unmap(&addr);
 	out[0] = VERSION;
 	out[1] = (uint8_t)rep;
 	out[2] = 0;
-	if (addr.len != 0 && addr.sa.sa_family == AF_INET6) {
-		out[3] = SOCKS5_ATYP_IPV6;
-		memcpy(out + 4, &addr.in6.sin6_addr, 16);
-		memcpy(out + 20, &addr.in6.sin6_port, PORT_LEN);
-		return 22;
-	}
-	len = 10;
-	out[3] = SOCKS5_ATYP_IPV4;
-	memset(out + 4, 0, len - 4);
-	if (addr.len != 0 && addr.sa.sa_family == AF_INET) {
-		memcpy(out + 4, &addr.in.sin_addr, 4);
-		memcpy(out + 8, &addr.in.sin_port, PORT_LEN);
-	}
-	return len;
+	return HEAD_LEN + socks5_addr_write(bnd, out + HEAD_LEN);
 }

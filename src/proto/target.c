@@ -2,10 +2,10 @@
 #include "proto/target.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "proto/chars.h"
+#include "util/digits.h"
 
 void
 target_set_addr(struct target *target, const struct addr *addr)
@@ -38,17 +38,6 @@ target_set_ip(struct target *target, const void *ip, size_t ip_len, uint16_t por
 		addr->len = sizeof(addr->in6);
 		addr_unmap(addr);
 	}
-}
-
-void
-target_clear(struct target *target)
-{
-	target->addr.sa.sa_family = AF_UNSPEC;	/* addr_same_ip looks at it even so */
-	target->addr.len = 0;
-	target->port = 0;
-	target->host_len = 0;
-	target->loopback_name = false;
-	target->host[0] = '\0';
 }
 
 /* RFC 6761 section 6.3: the name itself and everything below it. */
@@ -144,8 +133,10 @@ target_authority(const struct target *target, uint16_t implied_port, char out[TA
 	len += host.len;
 	if (v6)
 		out[len++] = ']';
+	if (target->port != implied_port) {
+		out[len++] = ':';
+		len = (size_t)(digits_put(out + len, target->port) - out);
+	}
 	out[len] = '\0';
-	if (target->port != implied_port)
-		len += (size_t)snprintf(out + len, TARGET_TEXT_MAX - len, ":%u", target->port);
 	return len;
 }

@@ -38,6 +38,18 @@ target_is_literal(const struct target *t)
 	return t->addr.len != 0;
 }
 
+/* Neither address nor name, port 0. */
+static inline void
+target_clear(struct target *t)
+{
+	t->addr.sa.sa_family = AF_UNSPEC;	/* addr_same_ip looks at it even so */
+	t->addr.len = 0;
+	t->port = 0;
+	t->host_len = 0;
+	t->loopback_name = false;
+	t->host[0] = '\0';
+}
+
 /*
  * Takes the host part of whatever protocol: an address in any accepted form or
  * a name of letters, digits, "-", "_" and single dots.  Sets addr, host_len,
@@ -47,8 +59,6 @@ bool	target_set_host(struct target *, struct span host, uint16_t port);
 void	target_set_addr(struct target *, const struct addr *);
 /* From the wire: `ip_len` is 4 or 16, network order. */
 void	target_set_ip(struct target *, const void *ip, size_t ip_len, uint16_t port);
-/* Neither address nor name, port 0. */
-void	target_clear(struct target *);
 /* "name", "1.2.3.4", "::1": literals in canonical form, written to `scratch`. */
 struct span target_host(const struct target *, char scratch[ADDR_TEXT_MAX]);
 /*

@@ -88,14 +88,15 @@ on_relay(struct io_loop *loop, struct io_op *op)
 		stop(t, client ? TUNNEL_CLIENT_BROKE : TUNNEL_UPSTREAM_BROKE, op->res);
 	} else if (t->end == TUNNEL_RUNNING) {
 		d->ended = true;
-		/* An error here is the other direction's to find out. */
+		if (other(d)->ended) {
+			stop(t, TUNNEL_FINISHED, 0);	/* closing says it too, for a system call less */
+		} else {
+			/* An error here is the other direction's to find out. */
 #if RW_FAULT != RW_FAULT_LOST_HALF_CLOSE
-		(void)stream_shutdown(d->to);
+			(void)stream_shutdown(d->to);
 #endif
-		if (other(d)->ended)
-			stop(t, TUNNEL_FINISHED, 0);
-		else
 			t->owner->half_closed(t);
+		}
 	}
 	maybe_done(t);
 }

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "util/digits.h"
+
 /*
  * Room for each value, escapes counted; with the keys and numbers they fit in
  * ACCESS_LINE_MAX.  A name or rule of 255 bytes fits however it is escaped.
@@ -23,7 +25,7 @@ struct put {
 	enum access_format	 format;
 };
 
-static const char digits[] = "0123456789abcdef";
+static const char hex_digits[] = "0123456789abcdef";
 
 uint64_t
 access_now_us(void)
@@ -36,24 +38,14 @@ access_now_us(void)
 
 /* ---- pieces ---- */
 
-static void
+/* Inline, so that a constant's length is one. */
+static inline void
 put_str(struct put *p, const char *s)
 {
-	while (*s != '\0')
-		*p->at++ = *s++;
-}
+	size_t len = strlen(s);
 
-static void
-put_u64(struct put *p, uint64_t n)
-{
-	char text[20];
-	size_t i = sizeof text;
-
-	do
-		text[--i] = (char)('0' + n % 10);
-	while ((n /= 10) != 0);
-	memcpy(p->at, text + i, sizeof text - i);
-	p->at += sizeof text - i;
+	memcpy(p->at, s, len);
+	p->at += len;
 }
 
 /*
@@ -99,29 +91,29 @@ escape_json(const unsigned char *s, size_t left, size_t *taken, size_t *len, cha
 	else if (n != 0 && code >= 0x20 && code != 0x7f)
 		return;
 	memcpy(out, "\\u00", 4);
-	out[4] = digits[code >> 4];
-	out[5] = digits[code & 15];
+	out[4] = hex_digits[code >> 4];
+	out[5] = hex_digits[code & 15];
 	*len = 6;
 }
 
-/* The same in every format, quoted or not. */
-static bool
-is_plain(unsigned c)
-{
-	return c > 0x20 && c < 0x7f && c != '"' && c != '\\';
-}
+/* Written as they are in every format, quoted or not. */
+static const bool plain[256] = {
+	['!'] = true,
+	['#' ... '['] = true,		/* not the double quote before it */
+	[']' ... '~'] = true,		/* nor the backslash */
+};
 
 static void
 escape_text(unsigned c, bool quoted, size_t *len, char out[6])
 {
 	out[0] = (char)c;
 	*len = 1;
-	if (is_plain(c) || (c == ' ' && quoted))
+	if (plain[c] || (c == ' ' && quoted))
 		return;
 	out[0] = '\\';
 	out[1] = 'x';
-	out[2] = digits[c >> 4];
-	out[3] = digits[c & 15];
+	out[2] = hex_digits[c >> 4];
+	out[3] = hex_digits[c & 15];
 	*len = 4;
 }
 
@@ -129,46 +121,76 @@ escape_text(unsigned c, bool quoted, size_t *len, char out[6])
 static void
 put_escaped(struct put *p, struct span s, size_t max, bool quoted)
 {
-	const unsigned char *from = (const unsigned char *)s.base;
-	size_t used = 0, taken, len;
+	const unsigned char *from = (const unsigned char *)s.base, *end = from + s.len;
+	char *at = p->at, *full = at + max;	/* through p each byte would be a load and two stores */
+	size_t taken, len;
 	char piece[6];
 
-	for (size_t i = 0; i < s.len; i += taken, used += len) {
+	for (;; from += taken, at += len) {
+		while (from < end && plain[*from] && at < full)	/* nearly all are: no call, no copy */
+			*at++ = (char)*from++;
+		if (from == end)
+			break;
 		taken = len = 1;
-		if (is_plain(from[i]) && used < max) {	/* nearly all are: no call, no copy */
-			*p->at++ = (char)from[i];
-			continue;
-		}
 		if (p->format == ACCESS_JSON)
-			escape_json(from + i, s.len - i, &taken, &len, piece);
+			escape_json(from, (size_t)(end - from), &taken, &len, piece);
 		else
-			escape_text(from[i], quoted, &len, piece);
-		if (used + len > max) {
-			put_str(p, "...");
-			return;
+			escape_text(*from, quoted, &len, piece);
+		if (len > (size_t)(full - at)) {
+			memcpy(at, "...", 3);
+			at += 3;
+			break;
 		}
-		memcpy(p->at, piece, len);
-		p->at += len;
+		memcpy(at, piece, len);
 	}
+	p->at = at;
 }
 
 /* ---- fields ---- */
 
-static void
-put_key(struct put *p, const char *key)
-{
-	bool json = p->format == ACCESS_JSON;
+enum key {
+	KEY_HOST, KEY_UPSTREAM, KEY_STATUS, KEY_BYTES, KEY_CACHE, KEY_ACL, KEY_RULE, KEY_DUR_US,
+	KEY_USER, KEY_PROTO, KEY_UP, KEY_ID
+};
 
-	put_str(p, json ? ",\"" : " ");
-	put_str(p, key);
-	put_str(p, json ? "\":" : "=");
+struct key_text {
+	char	text[15];
+	uint8_t	len;
+};
+
+/* By enum access_format; what comes behind the value before and what comes before this one. */
+#define KEY(name) { { " " name "=", sizeof(" " name "=") - 1 }, \
+	{ ",\"" name "\":", sizeof(",\"" name "\":") - 1 } }
+static const struct key_text keys[][2] = {
+	[KEY_HOST] = KEY("host"),
+	[KEY_UPSTREAM] = KEY("upstream"),
+	[KEY_STATUS] = KEY("status"),
+	[KEY_BYTES] = KEY("bytes"),
+	[KEY_CACHE] = KEY("cache"),
+	[KEY_ACL] = KEY("acl"),
+	[KEY_RULE] = KEY("rule"),
+	[KEY_DUR_US] = KEY("dur_us"),
+	[KEY_USER] = KEY("user"),
+	[KEY_PROTO] = KEY("proto"),
+	[KEY_UP] = KEY("up"),
+	[KEY_ID] = KEY("id"),
+};
+
+static void
+put_key(struct put *p, enum key key)
+{
+	const struct key_text *k = &keys[key][p->format];
+
+	/* All of it, as a fixed size is one load and one store; the value overwrites what is too much. */
+	memcpy(p->at, k->text, sizeof(k->text));
+	p->at += k->len;
 }
 
 static void
-put_number(struct put *p, const char *key, uint64_t n)
+put_number(struct put *p, enum key key, uint64_t n)
 {
 	put_key(p, key);
-	put_u64(p, n);
+	p->at = digits_put(p->at, n);
 }
 
 /* An unquoted value of text, a string or null of JSON. */
@@ -191,14 +213,14 @@ put_bare(struct put *p, struct span s, size_t max)
 }
 
 static void
-put_value(struct put *p, const char *key, struct span s, size_t max)
+put_value(struct put *p, enum key key, struct span s, size_t max)
 {
 	put_key(p, key);
 	put_bare(p, s, max);
 }
 
 static void
-put_word(struct put *p, const char *key, const char *word)
+put_word(struct put *p, enum key key, const char *word)
 {
 	put_value(p, key, span_str(word != NULL ? word : ""), WORD_MAX);
 }
@@ -277,7 +299,7 @@ put_front(struct put *p, const struct access_entry *e, struct access_clock *cloc
 static void
 put_rule(struct put *p, struct span rule)
 {
-	put_key(p, "rule");
+	put_key(p, KEY_RULE);
 	if (p->format == ACCESS_JSON) {
 		put_bare(p, rule, VALUE_MAX);
 		return;
@@ -302,18 +324,18 @@ access_line(const struct access_entry *e, enum access_format format, struct acce
 
 	assert(e->acl <= ACCESS_ACL_DENY);
 	put_front(&p, e, clock);
-	put_value(&p, "host", e->host, VALUE_MAX);
-	put_value(&p, "upstream", addr_span(e->upstream, true, text), ADDR_TEXT_MAX);
-	put_number(&p, "status", e->status);
-	put_number(&p, "bytes", e->bytes);
-	put_word(&p, "cache", e->cache);
-	put_word(&p, "acl", verdicts[e->acl]);
+	put_value(&p, KEY_HOST, e->host, VALUE_MAX);
+	put_value(&p, KEY_UPSTREAM, addr_span(e->upstream, true, text), ADDR_TEXT_MAX);
+	put_number(&p, KEY_STATUS, e->status);
+	put_number(&p, KEY_BYTES, e->bytes);
+	put_word(&p, KEY_CACHE, e->cache);
+	put_word(&p, KEY_ACL, verdicts[e->acl]);
 	put_rule(&p, e->rule);
-	put_number(&p, "dur_us", e->dur_us);
-	put_value(&p, "user", e->user, VALUE_MAX);
-	put_word(&p, "proto", e->proto);
-	put_number(&p, "up", e->up);
-	put_number(&p, "id", e->id);
+	put_number(&p, KEY_DUR_US, e->dur_us);
+	put_value(&p, KEY_USER, e->user, VALUE_MAX);
+	put_word(&p, KEY_PROTO, e->proto);
+	put_number(&p, KEY_UP, e->up);
+	put_number(&p, KEY_ID, e->id);
 	put_str(&p, format == ACCESS_JSON ? "}\n" : "\n");
 	assert(p.at <= out + ACCESS_LINE_MAX);
 	return (size_t)(p.at - out);

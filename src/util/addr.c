@@ -2,9 +2,9 @@
 #include "util/addr.h"
 
 #include <arpa/inet.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "util/digits.h"
 #include "util/hash.h"
 
 static void
@@ -18,26 +18,56 @@ set_in(struct addr *addr, const void *ip, uint16_t port)
 	addr->len = sizeof(in);
 }
 
+/*
+ * As inet_pton(AF_INET): four numbers up to 255 without leading zeros.  Ours, as
+ * every literal in a request comes through here and every name that ends like one.
+ */
+static bool
+parse_ipv4(struct span text, uint8_t ip[4])
+{
+	const char *at = text.base, *end = at + text.len, *begin;
+
+	for (unsigned i = 0; i < 4; i++) {
+		unsigned value = 0;
+
+		if (i > 0 && (at == end || *at++ != '.'))
+			return false;
+		for (begin = at; at < end && *at >= '0' && *at <= '9'; at++) {
+			value = value * 10 + (unsigned)(*at - '0');
+			if (value > 255 || (at > begin && *begin == '0'))
+				return false;
+		}
+		if (at == begin)
+			return false;
+		ip[i] = (uint8_t)value;
+	}
+	return at == end;
+}
+
 bool
 addr_parse_ip(struct span text, uint16_t port, struct addr *addr)
 {
 	char buf[INET6_ADDRSTRLEN];
 	struct in6_addr ip;
+	uint8_t ip4[4];
 	bool brackets = text.len >= 2 && text.base[0] == '[' && text.base[text.len - 1] == ']';
 
 	if (brackets) {
 		text.base++;
 		text.len -= 2;
 	}
+	if (text.len == 0)
+		return false;
+	if (!brackets && parse_ipv4(text, ip4)) {
+		set_in(addr, ip4, port);
+		return true;
+	}
 	/* An embedded NUL would hide what follows it from inet_pton. */
-	if (text.len == 0 || text.len >= sizeof(buf) || memchr(text.base, '\0', text.len) != NULL)
+	if (text.len >= sizeof(buf) || memchr(text.base, ':', text.len) == NULL ||
+	    memchr(text.base, '\0', text.len) != NULL)
 		return false;
 	memcpy(buf, text.base, text.len);
 	buf[text.len] = '\0';
-	if (!brackets && inet_pton(AF_INET, buf, &ip) == 1) {
-		set_in(addr, &ip, port);
-		return true;
-	}
 	if (inet_pton(AF_INET6, buf, &ip) != 1)
 		return false;
 	memset(addr, 0, sizeof(*addr));
@@ -160,34 +190,50 @@ addr_hash_ip(const struct addr *addr, uint64_t seed)
 	return hash_bytes(ip.len != 0 ? ip.base : "", ip.len, seed);
 }
 
+/* Writes the address without a NUL; returns the end. */
+static char *
+put_ip(const struct addr *addr, char *at)
+{
+	const uint8_t *ip = (const uint8_t *)&addr->in.sin_addr;
+	const char *word;
+
+	if (is_in6(addr)) {
+		inet_ntop(AF_INET6, &addr->in6.sin6_addr, at, INET6_ADDRSTRLEN);
+		return at + strlen(at);
+	}
+	if (!is_in(addr)) {
+		word = addr->len != 0 && addr->sa.sa_family == AF_UNIX ? "unix" : "-";
+		return (char *)memcpy(at, word, strlen(word)) + strlen(word);
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		if (i > 0)
+			*at++ = '.';
+		at = digits_put(at, ip[i]);
+	}
+	return at;
+}
+
 char *
 addr_format_ip(const struct addr *addr, char out[ADDR_TEXT_MAX])
 {
-	const char *word = NULL;
-
-	if (is_in(addr))
-		inet_ntop(AF_INET, &addr->in.sin_addr, out, ADDR_TEXT_MAX);
-	else if (is_in6(addr))
-		inet_ntop(AF_INET6, &addr->in6.sin6_addr, out, ADDR_TEXT_MAX);
-	else
-		word = addr->len != 0 && addr->sa.sa_family == AF_UNIX ? "unix" : "-";
-	if (word != NULL)
-		snprintf(out, ADDR_TEXT_MAX, "%s", word);
+	*put_ip(addr, out) = '\0';
 	return out;
 }
 
 char *
 addr_format(const struct addr *addr, char out[ADDR_TEXT_MAX])
 {
-	char ip[ADDR_TEXT_MAX];
+	char *at = out;
 
-	addr_format_ip(addr, ip);
-	/* The precision tells the compiler that the port always fits. */
-	if (is_in(addr))
-		snprintf(out, ADDR_TEXT_MAX, "%.*s:%u", INET_ADDRSTRLEN, ip, addr_port(addr));
-	else if (is_in6(addr))
-		snprintf(out, ADDR_TEXT_MAX, "[%.*s]:%u", INET6_ADDRSTRLEN, ip, addr_port(addr));
-	else
-		snprintf(out, ADDR_TEXT_MAX, "%.*s", INET_ADDRSTRLEN, ip);
+	if (is_in6(addr))
+		*at++ = '[';
+	at = put_ip(addr, at);
+	if (is_in6(addr))
+		*at++ = ']';
+	if (is_in(addr) || is_in6(addr)) {
+		*at++ = ':';
+		at = digits_put(at, addr_port(addr));
+	}
+	*at = '\0';
 	return out;
 }

@@ -29,6 +29,7 @@ enum counter {
 	COUNT_REFUSED_LOCAL,		/* acl.protect_local */
 	COUNT_REFUSED_LOOP,		/* would have connected to ourselves */
 	COUNT_REFUSED_BODY,		/* http.max_body_bytes */
+	COUNT_REFUSED_UDP_PORTS,	/* udp.port_range is used up */
 	COUNT_MALFORMED,
 	COUNT_HANDSHAKE_TIMEOUT,
 	COUNT_RESOLVE_FAILED,
@@ -39,6 +40,26 @@ enum counter {
 	COUNT_IDLE_TIMEOUT,
 	COUNT_HALF_CLOSE_TIMEOUT,
 	COUNT_STALLED_RESET,		/* directions reset to free relay memory */
+	/* UDP; datagrams, whatever number of them one call carries. */
+	COUNT_UDP_ASSOCIATIONS,
+	COUNT_UDP_UP,			/* relayed, client to destination */
+	COUNT_UDP_DOWN,
+	COUNT_UDP_GSO_FALLBACK,		/* peers that segmented sends did not reach */
+	COUNT_UDP_DROP_STRANGER,	/* neither the client nor a contacted destination */
+	COUNT_UDP_DROP_MALFORMED,	/* header: short, RSV, ATYP, impossible name */
+	COUNT_UDP_DROP_FRAG,
+	COUNT_UDP_DROP_PORT,		/* to port 0 */
+	COUNT_UDP_DROP_DOMAIN,		/* to a name: not allowed to be resolved, or did not */
+	COUNT_UDP_DROP_DESTINATIONS,	/* udp.max_destinations */
+	COUNT_UDP_DROP_PPS,		/* udp.max_pps */
+	COUNT_UDP_DROP_ACL,
+	COUNT_UDP_DROP_LOCAL,		/* acl.protect_local */
+	COUNT_UDP_DROP_SELF,		/* to a listener or an association of ours */
+	COUNT_UDP_DROP_FILTER,		/* the DNS filter */
+	COUNT_UDP_DROP_TRUNC,		/* longer than a buffer */
+	COUNT_UDP_DROP_TOO_BIG,		/* longer than the path takes (EMSGSIZE) */
+	COUNT_UDP_DROP_SEND,		/* the kernel refused for another reason */
+	COUNT_UDP_DROP_QUEUE,		/* socket and queue full */
 	COUNT_MAX
 };
 

@@ -9,7 +9,7 @@ warn='-std=gnu11 -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-pr
 	-Wpointer-arith -Wvla'
 passed=0 failed=0
 for system in __FreeBSD__=14 __OpenBSD__=1 '__APPLE__=1 -D__MACH__=1'; do
-	for f in io pool post timer errmap select pipe ready ready_net ready_dgram ready_relay kqueue; do
+	for f in io pool post timer errmap select pipe dgram ready ready_net ready_dgram ready_relay kqueue; do
 		# shellcheck disable=SC2086
 		if "$@" -fsyntax-only $warn -U__linux__ -U__linux -Ulinux -U__gnu_linux__ \
 		    -D_GNU_SOURCE -D$system -isystem "$srcdir/test/shim/stub" \

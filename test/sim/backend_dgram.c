@@ -5,6 +5,8 @@
 
 #include "backend.h"
 
+enum { SEGMENTS_MAX = 64 };	/* what older kernels allow; newer ones have 128 */
+
 bool
 sim_recv_batch(struct io_op *op)
 {
@@ -29,7 +31,8 @@ sim_recv_batch(struct io_op *op)
 			v->local = d->to;
 		else
 			v->local.ss_family = AF_UNSPEC;
-		v->res = 0;
+		v->res = (int32_t)v->buf.len;
+		v->nvec = 0;
 		v->gso = 0;
 		k_dgram_drop(f);
 		n++;
@@ -40,20 +43,44 @@ sim_recv_batch(struct io_op *op)
 	return n > 0;
 }
 
+/* The pieces in a row, in `out`: how many bytes, or more than there is room for. */
+static size_t
+join(const struct io_dgram *v, uint8_t *out, size_t room)
+{
+	size_t len = 0;
+
+	assert(v->nvec <= IO_DGRAM_VECS_MAX);
+	for (uint32_t i = 0; i < v->nvec; i++) {
+		if (v->vec[i].len > room - len)
+			return room + 1;
+		memcpy(out + len, v->vec[i].base, v->vec[i].len);
+		len += v->vec[i].len;
+	}
+	return len;
+}
+
+/* Segments as Linux makes them: one long datagram's worth of bytes at most. */
 static long
 send_one(struct kfile *f, const struct io_dgram *v)
 {
-	size_t step = v->gso != 0 ? v->gso : v->buf.len;
+	uint8_t joined[K_DGRAM_MAX];
+	const uint8_t *base = v->nvec == 0 ? v->buf.base : joined;
+	size_t all = v->nvec == 0 ? v->buf.len : join(v, joined, sizeof joined);
+	size_t step = v->gso != 0 ? v->gso : all;
 	long rc = 0;
 
-	for (size_t at = 0; at < v->buf.len || at == 0; at += step) {
-		size_t len = v->buf.len - at < step ? v->buf.len - at : step;
+	if (all > K_DGRAM_MAX)
+		return -EMSGSIZE;
+	if (v->gso != 0 && (all + v->gso - 1) / v->gso > SEGMENTS_MAX)
+		return -EINVAL;
+	for (size_t at = 0; at < all || at == 0; at += step) {
+		size_t len = all - at < step ? all - at : step;
 
-		rc = k_sendto(f, v->buf.base + at, len, (const struct sockaddr *)&v->peer, &v->local);
+		rc = k_sendto(f, base + at, len, (const struct sockaddr *)&v->peer, &v->local);
 		if (rc < 0 || step == 0)
 			return rc;
 	}
-	return (long)v->buf.len;
+	return (long)all;
 }
 
 void

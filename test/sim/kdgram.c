@@ -5,7 +5,7 @@
 
 #include "kernel.h"
 
-enum { DGRAM_MAX = 65507, DGRAM_OVERHEAD = 512 };
+enum { DGRAM_OVERHEAD = 512 };
 
 /* ---- datagrams ---- */
 
@@ -41,7 +41,7 @@ k_sendto(struct kfile *f, const void *buf, size_t len, const struct sockaddr *to
 	struct kdgram *d;
 	int rc;
 
-	if (len > DGRAM_MAX)
+	if (len > K_DGRAM_MAX)
 		return -EMSGSIZE;
 	if ((rc = k_autobind(f, to)) < 0)
 		return rc;

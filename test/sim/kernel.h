@@ -59,6 +59,8 @@ struct kconn {
 enum kkind { K_NEW, K_LISTEN, K_STREAM, K_DGRAM };
 enum kconnecting { K_IDLE, K_SYN, K_CONNECTED, K_FAILED };
 
+enum { K_DGRAM_MAX = 65507 };		/* bytes of one over IPv4 */
+
 struct kdgram {
 	struct io_link	 link;
 	struct sockaddr_storage from, to;

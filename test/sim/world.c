@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend.h"
+#include "net/udpsock.h"
 
 struct world world;
 
@@ -408,7 +409,8 @@ make_worker(void)
 	world.limits = limits_new(world.conf->limits.max_sessions, world.conf->limits.max_sessions_per_ip);
 	world.choice.backend = &io_backend_sim;
 	world.shared = (struct worker_shared){
-		.choice = &world.choice, .limits = world.limits, .kdf = kdf, .pipes_max = UINT32_MAX
+		.choice = &world.choice, .limits = world.limits, .kdf = kdf, .pipes_max = UINT32_MAX,
+		.udpports = udpports_new(0)
 	};
 	sem_init(&world.shared.reported, 0, 0);
 	addr_parse_ip(span_str("127.0.0.1"), 1080, &world.own);
@@ -460,6 +462,7 @@ check_leaks(int64_t allocs_before)
 		k_fds_each(tell_leak, &fd);
 		sim_fail("%u descriptors leaked, one is %d", k_fds(), fd);
 	}
+	udpports_free(world.shared.udpports);
 	limits_free(world.limits);
 	if (sim.allocs != allocs_before)
 		sim_fail("%lld blocks of memory leaked", (long long)(sim.allocs - allocs_before));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: ISC */
 #include <criterion/criterion.h>
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
@@ -58,6 +59,36 @@ Test(addr, other_spellings_are_no_addresses)
 	/* Only as long as the span says. */
 	cr_expect(addr_parse_ip(span_of("127.0.0.123", 9), 0, &addr));
 	cr_expect_eq(addr.in.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
+}
+
+/* Ours reads and writes IPv4 without the C library, which says what is right. */
+Test(addr, ipv4_is_what_the_library_reads_and_writes)
+{
+	static const char bytes[] = "0123456789.0125. -+x";
+	uint32_t state = 1;
+
+	for (unsigned i = 0; i < 200000; i++) {
+		char text[20], out[ADDR_TEXT_MAX], expected[INET_ADDRSTRLEN];
+		size_t len = 0, changes;
+		struct in_addr right;
+		struct addr addr;
+		bool good;
+
+		state = state * 1664525 + 1013904223;
+		len = (size_t)snprintf(text, sizeof(text), "%u.%u.%u.%u", state >> 24, state >> 16 & 255,
+		    state >> 8 & 255, (state >> 4 & 255) * (i % 2));
+		for (changes = state >> 7 & 3; changes > 0; changes--) {
+			state = state * 1664525 + 1013904223;
+			text[(state >> 8) % len] = bytes[(state >> 16) % (sizeof(bytes) - 1)];
+		}
+		good = inet_pton(AF_INET, text, &right) == 1;
+		cr_assert_eq(addr_parse_ip(span_of(text, len), 0, &addr), good, "%s", text);
+		if (!good)
+			continue;
+		cr_assert_eq(addr.in.sin_addr.s_addr, right.s_addr, "%s", text);
+		inet_ntop(AF_INET, &right, expected, sizeof(expected));
+		cr_assert_str_eq(addr_format_ip(&addr, out), expected);
+	}
 }
 
 Test(addr, ports_are_set)

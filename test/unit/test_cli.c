@@ -260,7 +260,7 @@ Test(cli, a_good_file_is_called_good)
 	out = fmemopen(text, sizeof(text), "w");
 	cr_expect_eq(cli_check_report(&cli, &problems, out), CLI_EXIT_OK);
 	fclose(out);
-	snprintf(want, sizeof(want), "%s: ringway would start: 1 warning\n", path);
+	snprintf(want, sizeof(want), "%s: ringway would start: 2 warnings\n", path);
 	cr_expect_not_null(strstr(text, want), "%s", text);
 	cr_expect_eq(strncmp(text, "warning: ", 9), 0);
 	conf_free(conf);

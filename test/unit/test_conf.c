@@ -325,9 +325,10 @@ Test(conf, warnings_name_where_the_key_was_set)
 	conf_set_from(conf, "FILE:2:3", "limits.max_sessions", "33", &problems);
 	conf_set(conf, "outbound.mark", "7", &problems);
 	cr_expect_eq(conf_validate_in(conf, &poor, &problems), 0);
-	cr_assert_eq(problems.warnings, 3u);
+	cr_assert_eq(problems.warnings, 4u);
 	cr_expect_eq(strncmp(problems.list[0].text, "-o listen.1.addr=192.0.2.1: ", 28), 0);
-	cr_expect_eq(strncmp(problems.list[1].text, "FILE:2:3: limits.max_sessions: 33 ", 33), 0);
+	cr_expect_eq(strncmp(problems.list[1].text, "-o listen.1.addr=192.0.2.1: ", 28), 0);
+	cr_expect_eq(strncmp(problems.list[2].text, "FILE:2:3: limits.max_sessions: 33 ", 33), 0);
 	conf_problems_free(&problems);
 	conf_set(conf, "limits.max_sessions", "32", &problems);
 	conf_set(conf, "outbound.mark", "0", &problems);

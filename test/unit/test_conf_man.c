@@ -29,18 +29,19 @@ fact_line(const struct conf_row *row, char line[256])
 	static const char *const types[] = {
 		[CONF_BOOL] = "boolean", [CONF_NUMBER] = "number", [CONF_SIZE] = "size",
 		[CONF_ENUM] = "word", [CONF_STRING] = "text", [CONF_IPV4] = "IPv4 address",
-		[CONF_IPV6] = "IPv6 address", [CONF_LISTEN_ADDR] = "address",
+		[CONF_IPV6] = "IPv6 address", [CONF_IP] = "IP address", [CONF_LISTEN_ADDR] = "address",
 		[CONF_FLAGS] = "list", [CONF_SERVERS] = "list", [CONF_RECORDS] = "list",
-		[CONF_STRINGS] = "list", [CONF_LINES] = "list",
+		[CONF_RANGE] = "list of two numbers", [CONF_STRINGS] = "list", [CONF_LINES] = "list",
 	};
-	bool number = row->type == CONF_NUMBER || row->type == CONF_SIZE;
+	bool number = row->type == CONF_NUMBER || row->type == CONF_SIZE || row->type == CONF_RANGE;
 	bool texts = row->type == CONF_STRINGS || row->type == CONF_LINES;
 	bool unit = row->unit[0] != '\0' && row->type != CONF_FLAGS && row->type != CONF_RECORDS;
 	char initial[128] = "", range[64] = "";
 
 	if (row->type == CONF_RECORDS && row->initial[0] != '\0')
 		strcpy(initial, "two entries");
-	else if (row->type == CONF_SERVERS || row->type == CONF_RECORDS || texts)
+	else if (row->type == CONF_SERVERS || row->type == CONF_RECORDS || row->type == CONF_RANGE ||
+	    texts)
 		snprintf(initial, sizeof(initial), "[%s]", row->initial);
 	else if (row->type == CONF_FLAGS)
 		strcpy(initial, "[socks5, http]");

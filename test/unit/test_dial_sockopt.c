@@ -167,16 +167,34 @@ Test(sockopt, outbound_sockets_carry_what_the_configuration_says)
 	cr_expect_not_null(strstr(text, "192.0.2.1"), "%s", text);
 }
 
-Test(sockopt, accepted_sockets_of_any_family)
+Test(sockopt, accepted_sockets_inherit_what_the_listener_has)
 {
-	int pair[2], fd = socket(AF_INET, SOCK_STREAM, 0);
+	struct addr at = ip("127.0.0.1", 0);
+	int pair[2], listener = sockopt_listen(&at, 0, 4, NULL), client, fd;
 
-	sockopt_accepted(fd, 30);
+	cr_assert_geq(listener, 0);
+	sockopt_to_inherit(listener, 30);
+	at = ip("127.0.0.1", port_of(listener));
+	client = socket(AF_INET, SOCK_STREAM, 0);
+	cr_assert_eq(connect(client, &at.sa, at.len), 0);
+	cr_assert_geq(fd = accept(listener, NULL, NULL), 0);
 	cr_expect_eq(get_int(fd, IPPROTO_TCP, TCP_NODELAY), 1);
+	cr_expect_eq(get_int(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
 	cr_expect_eq(get_int(fd, IPPROTO_TCP, TCP_KEEPIDLE), 30);
 	close(fd);
+	close(client);
+
+	sockopt_to_inherit(listener, 0);	/* a reload that turned it off */
+	client = socket(AF_INET, SOCK_STREAM, 0);
+	cr_assert_eq(connect(client, &at.sa, at.len), 0);
+	cr_assert_geq(fd = accept(listener, NULL, NULL), 0);
+	cr_expect_eq(get_int(fd, SOL_SOCKET, SO_KEEPALIVE), 0);
+	close(fd);
+	close(client);
+	close(listener);
+
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-	sockopt_accepted(pair[0], 30);
+	sockopt_to_inherit(pair[0], 30);
 	close(pair[0]);
 	close(pair[1]);
 }

@@ -174,6 +174,23 @@ needed(const char *key, const char *value)
 	return caps;
 }
 
+static unsigned
+needed_for_ports(unsigned first, bool enabled)
+{
+	struct conf_problems problems = { .count = 0 };
+	struct conf *conf = conf_new();
+	char range[32];
+	unsigned caps;
+
+	snprintf(range, sizeof(range), "[%u, 50000]", first);
+	cr_assert_eq(conf_set(conf, "udp.port_range", range, &problems), 0);
+	cr_assert_eq(conf_set(conf, "udp.enabled", enabled ? "true" : "false", &problems), 0);
+	caps = privs_needed(conf);
+	conf_free(conf);
+	conf_problems_free(&problems);
+	return caps;
+}
+
 Test(privs, capabilities_follow_the_configuration)
 {
 	char value[16];
@@ -187,6 +204,9 @@ Test(privs, capabilities_follow_the_configuration)
 	fclose(f);
 	snprintf(value, sizeof(value), "%u", start - 1);
 	cr_expect_eq(needed("listen.0.port", value), (unsigned)PRIVS_NET_BIND);
+	cr_expect_eq(needed_for_ports(start - 1, true), (unsigned)PRIVS_NET_BIND);
+	cr_expect_eq(needed_for_ports(start - 1, false), 0u);
+	cr_expect_eq(needed_for_ports(start, true), 0u);
 	snprintf(value, sizeof(value), "%u", start);
 	cr_expect_eq(needed("listen.0.port", value), 0u);
 }

@@ -46,6 +46,7 @@ void	__wrap_t_register(struct t_case *);
 #define BECAUSE(fn, why) static void fn(void) { t_skip("%s", why); }
 BECAUSE(no_splice, "a simulated kernel has no pipes to splice with")
 BECAUSE(no_unix, "there are no simulated Unix sockets")
+BECAUSE(no_gro, "a simulated kernel joins no datagrams")
 BECAUSE(no_netdev, "needs network interfaces; test/sim has unreachable and silent hosts")
 BECAUSE(no_choice, "it is linked in for tests, and io_choose() does not know it")
 BECAUSE(no_descriptor, "its loop uses no descriptor")
@@ -55,6 +56,8 @@ static const struct { const char *name; void (*why)(void); } left_out[] = {
 	{ "accept_works_on_unix_sockets", no_unix },
 	{ "blocked_batch_goes_on_when_there_is_room", no_unix },
 	{ "blocked_batch_that_is_cancelled_tells_what_went", no_unix },
+	{ "pieces_wait_for_room_and_go_out_whole", no_unix },
+	{ "run_of_segments_comes_in_one_buffer", no_gro },
 	{ "connect_without_a_route_is_network_unreachable", no_netdev },
 	{ "connect_to_an_unreachable_host_is_host_unreachable", no_netdev },
 	{ "connect_that_a_local_rule_forbids_is_access_denied", no_netdev },
