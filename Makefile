@@ -14,12 +14,13 @@ MAKEFLAGS += --no-builtin-rules
 
 # The goals beside deps say which packages are wanted; DEPS=ci adds a set.
 deps_sets = run $(if $(filter check% fuzz%,$(MAKECMDGOALS)),test) \
-	$(if $(filter check-wine% check-all,$(MAKECMDGOALS)),wine) $(DEPS)
+	$(if $(filter check-wine% check-all,$(MAKECMDGOALS)),wine) \
+	$(if $(filter bench,$(MAKECMDGOALS)),bench) $(DEPS)
 
 # Goals that a system without the daemon (Windows) can't reach.
 daemon_tests := check-unit check-e2e check-kqueue check-kqueue-e2e fuzz-smoke fuzz-run \
 	check-asan-io check-asan-unit check-asan-e2e check-tsan-io check-tsan-e2e
-daemon_goals := run install $(daemon_tests)
+daemon_goals := run install bench $(daemon_tests)
 
 ifneq ($(origin RW_CONFIGURED),file)
 # ---- in the source folder ----------------------------------------------------
@@ -238,7 +239,7 @@ check-unit:
 	@echo "SKIP: check-unit: criterion was not found by configure ('make deps check' installs it)"
 endif
 
-check-e2e: $(bin)
+check-e2e: $(bin) $(if $(filter linux,$(SYSTEM)),bench/load)
 	@RINGWAY="$(CURDIR)/$(bin)" RINGWAY_BACKENDS="$(BACKENDS)" CC="$(CC)" \
 	    sh $(S)/test/netns.sh sh $(S)/test/e2e.sh $(PYTEST_ARGS)
 
@@ -380,6 +381,29 @@ fuzz/%: obj/fuzz/%.o $(fuzz_driver) libringway.a
 fuzz-run: $(fuzz_bins)
 	@sh $(S)/fuzz/smoke.sh $(S)/fuzz/corpus $(fuzz_bins)
 
+# -- measurements
+
+micro_c := $(call in_src,bench/micro*.c)
+bench/micro: $(call objs,$(micro_c)) libringway.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(link) -o $@ $^ $(libs)
+-include $(patsubst %.c,obj/%.d,$(micro_c))
+
+# Both ends of the connections through a proxy; nothing of ringway is in it.
+ifeq ($(SYSTEM),linux)
+bench_load_c := $(call in_src,bench/load/*.c)
+bench/load: $(call objs,$(bench_load_c))
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(link) -o $@ $^
+programs: bench/load
+-include $(patsubst %.c,obj/%.d,$(bench_load_c))
+endif
+
+bench_knobs := SUITE PEERS ROUNDS DURATION STREAMS CONC CONC_LIST SESSIONS PAYLOADS WORKERS PIN
+.PHONY: bench
+bench: $(bin) $(if $(micro_c),bench/micro) $(if $(bench_load_c),bench/load)
+	@$(S)/bench/bench --build . $(foreach k,$(bench_knobs),$(if $($(k)),'$(k)=$($(k))'))
+
 # -- all tests together; the last line is the sum
 
 .PHONY: check check-all
@@ -445,7 +469,7 @@ dist:
 	@sh $(S)/contrib/dist $(S) ringway-$(VERSION)
 
 clean:
-	rm -rf obj test mutant simfault asan tsan kqueue wine fuzzing fuzz $(bin) libringway.a ringway-*.tar.gz
+	rm -rf obj test bench mutant simfault asan tsan kqueue wine fuzzing fuzz $(bin) libringway.a ringway-*.tar.gz
 
 distclean: clean
 	rm -f config.h config.mk config.log config.status config.stamp srctree Makefile
@@ -473,6 +497,8 @@ endif
 #:   check-wine     the I/O contract on the Windows backend, cross-built, under wine;
 #:                  check-wine-mutants: its deliberate faults
 #:   check-all      all of these
+#:   bench          ringway and its peers measured, bench/RESULTS.md written (as root; 25 minutes;
+#:                  SUITE=relay PEERS=haproxy,nginx ROUNDS=5 and more: bench/bench --help)
 #:   tidy           layers, lengths, licence lines, white space
 #:   install        to DESTDIR and the folders given to configure; uninstall
 #:   dist           a source archive
