@@ -174,7 +174,7 @@ dests_new(void)
 		    addr_same_ip(&head.target.addr, &addr), "header of a datagram");
 		micro_must(udp_key_of_header(d->datagram[i], d->len[i], &key), "key of a datagram");
 		micro_must(udp_dest_find(&d->table, &key) == NULL &&
-		    udp_dest_add(&d->table, &key, DESTS, 1, 1) != NULL &&
+		    udp_dest_add(&d->table, &key, DESTS, 1, UINT64_MAX, 1) != NULL &&
 		    udp_dest_find(&d->table, &key) != NULL, "destination of a datagram");
 	}
 	return d;

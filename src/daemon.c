@@ -237,7 +237,7 @@ put_udp(const uint64_t sum[COUNT_MAX], char out[UDP_TEXT_MAX])
 		{ COUNT_UDP_DROP_LOCAL, "local" }, { COUNT_UDP_DROP_SELF, "self" },
 		{ COUNT_UDP_DROP_FILTER, "filter" }, { COUNT_UDP_DROP_TRUNC, "trunc" },
 		{ COUNT_UDP_DROP_TOO_BIG, "too_big" }, { COUNT_UDP_DROP_SEND, "send" },
-		{ COUNT_UDP_DROP_QUEUE, "queue" }
+		{ COUNT_UDP_DROP_QUEUE, "queue" }, { COUNT_UDP_DROP_UNREAD, "unread" }
 	};
 	uint64_t dropped = 0;
 	size_t len;

@@ -31,6 +31,7 @@ on_udp_idle(struct io_loop *loop, struct io_timer *timer)
 	uint64_t at_ns = udp_quiet_since(s->udp) + s->snapshot->conf->udp.idle_timeout_s * NS_PER_S;
 
 	assert(s->state == SESSION_ASSOCIATED);
+	udp_count_unread(s->udp);
 	if (at_ns > io_now(loop)) {
 		io_timer_set(loop, timer, (at_ns + NS_PER_S - 1) / NS_PER_S * NS_PER_S, on_udp_idle);
 		return;
@@ -74,6 +75,7 @@ on_reply_sent(struct io_loop *loop, struct io_op *op)
 	assert(s->state == SESSION_ASSOCIATED);
 	/* So few bytes into an empty socket are never cut. */
 	if (op->res != (int32_t)s->opening_len) {
+		io_timer_stop(session_env(s)->loop, &s->timer);
 		udp_abort(s->udp);
 		return;
 	}

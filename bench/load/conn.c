@@ -32,11 +32,14 @@ set_congestion(struct load *l, int fd)
 		fatal("congestion control %s: %s", name, strerror(errno));
 }
 
+/* Messages go at once; not so a bulk stream, whose writes would each end in a segment of a few bytes. */
 static void
-no_delay(int fd)
+no_delay(const struct load *l, int fd)
 {
 	int on = 1;
 
+	if (l->opt.mode == &mode_bulk)
+		return;
 	if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) < 0)
 		fatal("TCP_NODELAY: %s", strerror(errno));
 }
@@ -155,7 +158,7 @@ conn_start(struct load *l, struct conn *c)
 	if (c->fd < 0)
 		fatal("socket for connection %u: %s", c->id, strerror(errno));
 	set_congestion(l, c->fd);
-	no_delay(c->fd);
+	no_delay(l, c->fd);
 	if (addresses > 0) {
 		struct sockaddr_in from = { .sin_family = AF_INET };
 
@@ -189,7 +192,7 @@ accept_all(struct load *l)
 		c = calloc(1, sizeof(*c));
 		if (c == NULL)
 			fatal("out of memory");
-		no_delay(fd);
+		no_delay(l, fd);
 		c->fd = fd;
 		c->end = END_ORIGIN;
 		c->step = STEP_OPEN;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #ifdef __linux__
+#include <linux/sock_diag.h>
 #include <netinet/udp.h>
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT	103	/* since 4.18 */
@@ -274,6 +275,20 @@ udpsock_open(struct udpports *ports, uint16_t low, uint16_t high,
 	if (means_no_ipv6(rc))
 		rc = open_family(AF_INET, ports, low, high, outbound, out, text);
 	return rc;
+}
+
+uint32_t
+udpsock_kernel_drops(int fd)
+{
+#if defined(SO_MEMINFO)
+	uint32_t told[SK_MEMINFO_VARS] = { 0 };
+	socklen_t len = sizeof told;
+
+	return getsockopt(fd, SOL_SOCKET, SO_MEMINFO, told, &len) == 0 ? told[SK_MEMINFO_DROPS] : 0;
+#else
+	(void)fd;
+	return 0;
+#endif
 }
 
 unsigned

@@ -46,6 +46,13 @@ int	udpsock_open(struct udpports *, uint16_t low, uint16_t high, const struct co
 void	udpsock_port_release(struct udpports *, uint16_t port);
 
 /*
+ * How many packets the kernel has dropped in front of this socket since it was
+ * made, modulo 2^32: its buffer was full, or a checksum wrong (SO_MEMINFO,
+ * SK_MEMINFO_DROPS).  0 where the kernel does not tell.
+ */
+uint32_t udpsock_kernel_drops(int fd);
+
+/*
  * How many datagrams one send may carry by UDP_SEGMENT, udp(7): 0 = the kernel
  * has it not.  Asks the kernel: keep the answer.  Any thread.
  */

@@ -77,6 +77,13 @@ addr_of(struct addr *out, const struct io_dgram *d)
 	addr_from_sockaddr(out, (const struct sockaddr *)(const void *)&d->peer, d->peerlen);
 }
 
+/* As many as GRO put together. */
+static inline unsigned
+datagrams_in(const struct io_dgram *d)
+{
+	return d->gso != 0 ? (d->buf.len + d->gso - 1) / d->gso : 1;
+}
+
 /* The destination that it came from, or NULL. */
 static struct udp_dest *
 find_source(struct udp_assoc *a, const struct io_dgram *d)
@@ -179,7 +186,8 @@ answer(struct udp_assoc *a, struct udp_dest *dest, struct io_buf *b, size_t len)
 	struct udp_datagram d = { .piece[0] = { b->base - head, head + len }, .pieces = 1 };
 
 	memcpy(b->base - head, dest->key.bytes, head);
-	if (udp_send_ready(a, 1) && send_down(a, &d, dest))
+	/* Two: what the question came in may have to be held yet, for others in it. */
+	if (udp_send_ready(a, 2, 1) && send_down(a, &d, dest))
 		udp_send_hold(a, b);
 	else
 		io_buf_put(a->env->udp_pool, b);
@@ -254,7 +262,7 @@ from_client(struct udp_assoc *a, struct io_dgram *d)
 
 	note_local(a, d);
 	a->last_ns = a->now_ns;
-	if (!udp_send_ready(a, d->gso != 0 ? (unsigned)((len + segment - 1) / segment) : 1)) {
+	if (!udp_send_ready(a, 1, datagrams_in(d))) {
 		io_buf_put(a->env->udp_pool, &d->buf);
 		return;
 	}
@@ -280,7 +288,7 @@ from_destination(struct udp_assoc *a, struct udp_dest *dest, struct io_dgram *d)
 	bool hold = false;
 
 	dest->last_ns = a->last_ns = a->now_ns;
-	if (!udp_send_ready(a, segment != 0 ? (unsigned)((len + segment - 1) / segment) : 1)) {
+	if (!udp_send_ready(a, 1, datagrams_in(d))) {
 		io_buf_put(a->env->udp_pool, &d->buf);
 		return;
 	}
@@ -322,14 +330,15 @@ static void
 from_unknown(struct udp_assoc *a, struct io_dgram *d)
 {
 	size_t segment = d->gso != 0 ? d->gso : d->buf.len;
-	unsigned datagrams = d->gso != 0 ? (unsigned)((d->buf.len + segment - 1) / segment) : 1;
+	unsigned datagrams = datagrams_in(d);
 	enum socks5_udp_verdict v;
 	struct socks5_udp_head head;
 	struct addr from;
 	char text[ADDR_TEXT_MAX];
 
 	addr_of(&from, d);
-	if (a->client_known || from.len == 0 || !may_be_client(a, &from)) {
+	/* An association that could send here before this one was made is no client, wherever its own is. */
+	if (a->client_known || from.len == 0 || !may_be_client(a, &from) || udp_is_association(a, &from)) {
 		udp_count(a, COUNT_UDP_DROP_STRANGER, datagrams);
 	} else if ((v = socks5_udp_parse(span_of(d->buf.base, segment), &head)) != SOCKS5_UDP_OK) {
 		drop_header(a, v, datagrams);
@@ -402,8 +411,10 @@ on_received(struct io_loop *loop, struct io_op *op)
 
 	(void)loop;
 	if (a->closing) {
-		for (unsigned i = 0; i < n; i++)
+		for (unsigned i = 0; i < n; i++) {
+			udp_count(a, COUNT_UDP_DROP_QUEUE, datagrams_in(&op->u.batch.v[i]));
 			io_buf_put(a->env->udp_pool, &op->u.batch.v[i].buf);
+		}
 		return;
 	}
 	if (n > 0)
@@ -474,11 +485,27 @@ udp_start(struct udp_assoc **out, struct env *env, const struct udp_params *p, u
 }
 
 void
+udp_count_unread(struct udp_assoc *a)
+{
+	uint32_t dropped;
+
+	/* The descriptor may be somebody else's by now. */
+	if (a->closing)
+		return;
+	/* 0 after a larger number is an error's: a difference to it means nothing. */
+	if ((dropped = udpsock_kernel_drops(a->sock.fd)) == 0)
+		return;
+	udp_count(a, COUNT_UDP_DROP_UNREAD, dropped - a->unread);
+	a->unread = dropped;
+}
+
+void
 udp_abort(struct udp_assoc *a)
 {
 	if (a->closing)
 		return;
 	udp_resolve_stop(a);
+	udp_count_unread(a);
 	a->closing = true;
 	io_close(&a->sock, on_closed);
 }

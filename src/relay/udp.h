@@ -55,6 +55,11 @@ void	udp_abort(struct udp_assoc *);
 uint16_t udp_port(const struct udp_assoc *);
 /* When the last datagram of the client or of a destination was taken, io_now()'s clock. */
 uint64_t udp_quiet_since(const struct udp_assoc *);
+/*
+ * Counts what the kernel has dropped since the last call; one system call, for
+ * now and then.  udp_abort() does it too; nothing is counted after it.
+ */
+void	udp_count_unread(struct udp_assoc *);
 /* Payload that went out. */
 uint64_t udp_bytes(const struct udp_assoc *, enum udp_dir);
 uint64_t udp_datagrams(const struct udp_assoc *, enum udp_dir);

@@ -151,7 +151,7 @@ take_out(struct udp_dests *t, uint32_t at)
 
 /* The one that has been idle the longest, if that is long enough. */
 static struct udp_dest *
-take_idle(struct udp_dests *t, uint64_t idle_ns, uint64_t now_ns)
+take_idle(struct udp_dests *t, uint64_t idle_ns, uint64_t queued_ns, uint64_t now_ns)
 {
 	uint64_t oldest_ns = UINT64_MAX;
 	uint32_t at = 0;
@@ -162,12 +162,12 @@ take_idle(struct udp_dests *t, uint64_t idle_ns, uint64_t now_ns)
 		return NULL;
 	for (uint32_t i = 0; i < t->slot_count; i++) {
 		d = t->slots[i].dest;
-		if (d != NULL && d->peer.in_flight == 0 && d->last_ns < oldest_ns) {
+		if (d != NULL && d->last_ns < oldest_ns) {
 			oldest_ns = d->last_ns;
 			at = i;
 		}
 	}
-	if (oldest_ns == UINT64_MAX)
+	if (oldest_ns >= queued_ns)
 		return NULL;
 	if (now_ns - oldest_ns < idle_ns) {
 		t->full_until_ns = oldest_ns + idle_ns;
@@ -180,13 +180,14 @@ take_idle(struct udp_dests *t, uint64_t idle_ns, uint64_t now_ns)
 }
 
 struct udp_dest *
-udp_dest_add(struct udp_dests *t, const union udp_key *key, uint32_t max, uint64_t idle_ns, uint64_t now_ns)
+udp_dest_add(struct udp_dests *t, const union udp_key *key, uint32_t max, uint64_t idle_ns, uint64_t queued_ns,
+    uint64_t now_ns)
 {
 	struct udp_dest *d;
 
 	assert(key->bytes[UDP_KEY_LEN] != 0 && udp_dest_find(t, key) == NULL);
 	if (t->count >= max)
-		d = take_idle(t, idle_ns, now_ns);
+		d = take_idle(t, idle_ns, queued_ns, now_ns);
 	else
 		d = make_room(t) ? malloc(sizeof *d) : NULL;
 	if (d == NULL)

@@ -57,11 +57,11 @@ struct udp_dest	*udp_dest_find(const struct udp_dests *, const union udp_key *);
 /*
  * The key is not in the table.  Zeroed but for key and last_ns = now.  When
  * there are `max`, the place of one that nothing moved to or from for idle_ns,
- * and that no datagram in flight refers to, is taken over.  NULL: none is, or
- * out of memory.
+ * and that was last used before queued_ns, as what is in flight refers to those
+ * used since, is taken over.  NULL: none is, or out of memory.
  */
 struct udp_dest	*udp_dest_add(struct udp_dests *, const union udp_key *, uint32_t max, uint64_t idle_ns,
-		    uint64_t now_ns);
+		    uint64_t queued_ns, uint64_t now_ns);
 
 /* The same header?  Its length is the key's; `datagram` has at least as many bytes. */
 static inline bool

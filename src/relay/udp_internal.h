@@ -73,6 +73,7 @@ struct udp_assoc {
 
 	/* For now and then. */
 	uint64_t		 credit_ns, credited_ns;	/* max_pps: time saved up, and until when */
+	uint32_t		 unread;	/* dropped by the kernel and counted */
 	struct addr		 client_ip;	/* whom to expect, not mapped */
 	uint16_t		 listener_port;
 	uint64_t		 session_id;
@@ -106,8 +107,10 @@ bool	udp_forward(struct udp_assoc *, struct udp_dest *, uint8_t *payload, size_t
 
 /* Into the out that is filling.  False: no room anywhere, counted. */
 bool	udp_send_add(struct udp_assoc *, const struct udp_datagram *);
-/* May a buffer be taken?  If so, udp_send_hold() will find room for it.  False: counted as `datagrams` lost. */
-bool	udp_send_ready(struct udp_assoc *, unsigned datagrams);
+/* May buffers be taken?  If so, udp_send_hold() will find room for so many.  False: counted as `datagrams` lost. */
+bool	udp_send_ready(struct udp_assoc *, unsigned bufs, unsigned datagrams);
+/* Destinations that were last used before have nothing in any out.  UINT64_MAX: none has. */
+uint64_t udp_send_oldest_ns(const struct udp_assoc *);
 /* Until what has been added so far is sent. */
 void	udp_send_hold(struct udp_assoc *, const struct io_buf *);
 /* Starts what has been added, if nothing is being sent. */
@@ -118,6 +121,8 @@ int	udp_send_spare(struct udp_worker *);	/* makes the first outs: 0 or -ENOMEM *
 
 /* ---- udp_judge.c ---- */
 
+/* A socket of an association of this process? */
+bool	udp_is_association(const struct udp_assoc *, const struct addr *);
 /* For `target`; to be closed by judge_close() either way.  False: refused, counted, logged. */
 bool	udp_judge_open(struct udp_assoc *, struct judge *, const struct target *);
 bool	udp_judge_permits(struct udp_assoc *, struct judge *, const struct addr *);

@@ -21,11 +21,13 @@ is_here(const struct addr *to)
 	return here;
 }
 
-static bool
-is_self(struct udp_assoc *a, const struct addr *to)
+bool
+udp_is_association(const struct udp_assoc *a, const struct addr *at)
 {
-	return env_is_self(a->env, to) ||
-	    (udpports_taken(a->env->udpports, addr_port(to)) && (addr_is_loopback(to) || is_here(to)));
+	struct addr plain = *at;
+
+	addr_unmap(&plain);
+	return udpports_taken(a->env->udpports, addr_port(&plain)) && (addr_is_loopback(&plain) || is_here(&plain));
 }
 
 bool
@@ -47,7 +49,7 @@ udp_judge_open(struct udp_assoc *a, struct judge *j, const struct target *target
 bool
 udp_judge_permits(struct udp_assoc *a, struct judge *j, const struct addr *to)
 {
-	return judge_permits(j, to, is_self(a, to));
+	return judge_permits(j, to, env_is_self(a->env, to) || udp_is_association(a, to));
 }
 
 void
@@ -94,7 +96,7 @@ udp_admit(struct udp_assoc *a, const struct addr *to)
 	if (d != NULL)
 		return d;
 	d = udp_dest_add(&a->dests, &key, a->conf->max_destinations, a->conf->idle_timeout_s * NS_PER_S,
-	    a->now_ns);
+	    udp_send_oldest_ns(a), a->now_ns);
 	if (d == NULL) {
 		udp_count(a, COUNT_UDP_DROP_DESTINATIONS, 1);
 		return NULL;

@@ -153,7 +153,6 @@ udp_out_add(struct udp_out *o, const struct udp_datagram *d, unsigned gso_segmen
 	o->count++;
 	peer->open_serial = o->serial;
 	peer->open_message = (uint16_t)i;
-	peer->in_flight++;
 	o->messages[i] = (struct udp_message){
 		.peer = peer, .bytes = (uint32_t)len, .payload_bytes = (uint32_t)(len - d->header_bytes),
 		.segment_bytes = (uint16_t)(len <= UINT16_MAX ? len : 0), .segments = 1, .pieces = d->pieces,

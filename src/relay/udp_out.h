@@ -33,7 +33,6 @@ struct udp_peer {
 	struct addr	 to;		/* in the socket's family */
 	struct addr	 local;		/* to send from; len 0 = the kernel chooses */
 	uint64_t	 open_serial;	/* the out that has a message of ours, the last is open_message */
-	uint32_t	 in_flight;	/* messages in any out */
 	uint16_t	 open_message;
 	uint16_t	 gso_max;	/* largest segment worth trying; 0 = no segmented sends to it */
 	uint16_t	 gso_proven;	/* largest one that will not be refused */
@@ -56,6 +55,7 @@ struct udp_message {
 struct udp_out {
 	struct udp_out		*next;		/* the owner's */
 	uint64_t		 serial;	/* of this filling; never 0 */
+	uint64_t		 begun_ns;	/* the owner's: nothing in it is older */
 	uint16_t		 count;		/* messages */
 	uint16_t		 buf_count;
 	uint16_t		 message_max, vec_max, buf_max;	/* vec_max of each message */

@@ -117,7 +117,7 @@ let_go(struct udp_assoc *a, struct udp_lookup *l, struct udp_dest *d)
 		next = w->next;
 		if (d == NULL) {
 			lost++;
-		} else if (!udp_send_ready(a, 1)) {
+		} else if (!udp_send_ready(a, 1, 1)) {
 			/* counted */
 		} else if (!io_buf_get(a->env->udp_pool, 0, &b)) {
 			udp_count(a, COUNT_UDP_DROP_QUEUE, 1);

@@ -70,8 +70,6 @@ clear(struct udp_assoc *a, struct udp_out *o)
 		io_buf_put(a->env->udp_pool, &o->bufs[i]);
 	a->held -= o->buf_count;
 	o->buf_count = 0;
-	for (unsigned i = 0; i < o->count; i++)
-		o->messages[i].peer->in_flight--;
 	a->outs--;
 	put_out(a->shared, o);
 }
@@ -86,6 +84,7 @@ filling(struct udp_assoc *a)
 		return o;
 	if (a->outs == UDP_OUTS_MAX || (o = take_out(a->shared, a->hint)) == NULL)
 		return NULL;
+	o->begun_ns = a->now_ns;
 	a->outs++;
 	if (a->tail != NULL)
 		a->tail->next = o;
@@ -116,11 +115,11 @@ udp_send_add(struct udp_assoc *a, const struct udp_datagram *d)
 }
 
 bool
-udp_send_ready(struct udp_assoc *a, unsigned datagrams)
+udp_send_ready(struct udp_assoc *a, unsigned bufs, unsigned datagrams)
 {
 	struct udp_out *o = filling(a);
 
-	if (o != NULL && o->buf_count == o->buf_max) {
+	if (o != NULL && o->buf_count + bufs > o->buf_max) {
 		o->sealed = true;
 		o = filling(a);
 	}
@@ -128,6 +127,12 @@ udp_send_ready(struct udp_assoc *a, unsigned datagrams)
 		return true;
 	udp_count(a, COUNT_UDP_DROP_QUEUE, datagrams);
 	return false;
+}
+
+uint64_t
+udp_send_oldest_ns(const struct udp_assoc *a)
+{
+	return a->flying != NULL ? a->flying->begun_ns : a->head != NULL ? a->head->begun_ns : UINT64_MAX;
 }
 
 void

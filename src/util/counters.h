@@ -60,6 +60,7 @@ enum counter {
 	COUNT_UDP_DROP_TOO_BIG,		/* longer than the path takes (EMSGSIZE) */
 	COUNT_UDP_DROP_SEND,		/* the kernel refused for another reason */
 	COUNT_UDP_DROP_QUEUE,		/* socket and queue full */
+	COUNT_UDP_DROP_UNREAD,		/* by the kernel, before we read it */
 	COUNT_MAX
 };
 

@@ -267,7 +267,8 @@ def test_flush_ms_and_immediate(logged, web):
         began = time.monotonic()
         wait_until(lambda: os.path.getsize(path) > 0, 5, "a line", every=0.005)
         return time.monotonic() - began
-    assert delay(flush_ms=1500) > 0.7
+    # Earlier is allowed, as when the writer is just awake; always earlier would be no buffer.
+    assert any(delay(flush_ms=1500) > 0.7 for _ in range(3))
     assert delay(flush_ms=20) < 0.6 * SLOW
     assert delay(flush_ms=5000, immediate=True) < 0.5 * SLOW
 

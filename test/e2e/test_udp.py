@@ -843,6 +843,27 @@ def test_unreachable_networks_are_counted(proxies, netns):
         assert counted["udp_drop_send"] >= 4, counted
 
 
+def test_what_the_kernel_dropped_is_counted(proxies):
+    """A relay that does not get to run loses datagrams, but none without a counter."""
+    proxy = proxies({"workers": 1, "udp": {"max_pps": 0}})
+    many = 5000
+    with Destination() as dest, Association(proxy) as a:
+        a.send(dest, b"first")
+        assert dest.recv() == b"first"
+        proxy.process.send_signal(signal.SIGSTOP)
+        try:
+            for _ in range(many):
+                a.send(dest, b"x" * 1400)
+        finally:
+            proxy.process.send_signal(signal.SIGCONT)
+        settle()
+        assert dest.drain(), "what the buffer held went out"
+    no_association_left(proxy)
+    counted = final_counters(proxy)
+    assert counted["udp_drop_unread"] > 0, counted
+    assert counted["udp_up"] + counted["udp_dropped"] == 1 + many, counted
+
+
 def test_tunnels_beside_associations(proxies, origins):
     import origins as o
     origin = origins(o.echo)

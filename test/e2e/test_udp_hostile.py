@@ -13,8 +13,8 @@ import pytest
 from clients import socks5_code
 from dnsserver import DnsServer, Record
 from test_acl import LITERALS, LOCAL_NAMES, OUTSIDE
-from udpclient import (PAYLOAD_MAX, Association, Destination, Echo, associate_code, drain, drops, final_counters, header,
-                       no_association_left, settle, udp_ports, udp_socket)
+from udpclient import (PAYLOAD_MAX, Association, Destination, Echo, any_free_range, associate_code, drain, drops,
+                       final_counters, header, no_association_left, settle, udp_ports, udp_socket)
 from util import SLOW, free_port, password_record, scaled, wait_until
 
 
@@ -238,6 +238,28 @@ def test_own_ports_by_an_outside_address(proxies, netns):
             assert a.silent() and b.silent(0) and echo.count == 0
             a.ping(echo)
         assert drops(final_counters(proxy)) == {"self": 2}
+
+
+def test_destination_that_becomes_an_association_is_not_its_client(proxies):
+    """A destination is judged once; that its port is one of ours later must not give anybody's association away."""
+    low = any_free_range(2)
+    proxy = proxies({"workers": 1, "udp": {"port_range": [low, low + 1]}})
+    with Destination() as victim, Destination() as dest, Association(proxy) as a:
+        later = ("127.0.0.1", low + 1 if a.bnd[1] == low else low)
+        forged = header(*victim.where) + b"forged"
+        a.send_raw(header(*later) + forged)
+        a.send(dest, b"judged")
+        assert dest.recv() == b"judged", "and so is the one before"
+        with Association(proxy) as b:
+            assert b.bnd[1] == later[1]
+            for _ in range(5):
+                a.send_raw(header(*later) + forged)
+            assert victim.silent()
+            b.send(dest, b"mine")
+            assert dest.recv() == b"mine"
+    no_association_left(proxy)
+    counted = final_counters(proxy)
+    assert drops(counted) == {"stranger": 5}, counted
 
 
 def test_port_that_an_association_gave_back_is_a_destination(proxies):

@@ -31,6 +31,9 @@ def any_free_range(count, host="127.0.0.1"):
         try:
             for port in range(low, low + count):
                 held.append(udp_socket(host, port))
+            # A listener on one of them would be no destination: free_port() is not to name them again.
+            while free_port(host) < low + count - 1:
+                pass
             return low
         except OSError:
             continue

@@ -105,7 +105,7 @@ Test(udp_dest, each_of_many_is_found_and_stays_where_it_is)
 	cr_assert_null(udp_dest_find(&t, &key));
 	for (int i = 0; i < N; i++) {
 		key = key_of(i % 2 ? "10.0.0.1" : "2001:db8::1", (uint16_t)(i + 1));
-		d[i] = udp_dest_add(&t, &key, N, S, 0);
+		d[i] = udp_dest_add(&t, &key, N, S, UINT64_MAX, 0);
 		cr_assert_not_null(d[i]);
 	}
 	for (int i = 0; i < N; i++) {
@@ -124,12 +124,12 @@ Test(udp_dest, only_the_longest_idle_gives_its_place_up)
 	struct udp_dest *da, *db;
 
 	udp_dests_init(&t, 7);
-	da = udp_dest_add(&t, &a, 2, 10 * S, 0);
-	db = udp_dest_add(&t, &b, 2, 10 * S, 2 * S);
-	cr_assert_null(udp_dest_add(&t, &c, 2, 10 * S, 9 * S));
+	da = udp_dest_add(&t, &a, 2, 10 * S, UINT64_MAX, 0);
+	db = udp_dest_add(&t, &b, 2, 10 * S, UINT64_MAX, 2 * S);
+	cr_assert_null(udp_dest_add(&t, &c, 2, 10 * S, UINT64_MAX, 9 * S));
 	da->last_ns = 5 * S;
-	cr_assert_null(udp_dest_add(&t, &c, 2, 10 * S, 11 * S), "b was used at 2 s");
-	cr_assert_eq(udp_dest_add(&t, &c, 2, 10 * S, 12 * S), db);
+	cr_assert_null(udp_dest_add(&t, &c, 2, 10 * S, UINT64_MAX, 11 * S), "b was used at 2 s");
+	cr_assert_eq(udp_dest_add(&t, &c, 2, 10 * S, UINT64_MAX, 12 * S), db);
 	cr_assert_null(udp_dest_find(&t, &b));
 	cr_assert_eq(udp_dest_find(&t, &a), da);
 	cr_assert_eq(udp_dest_find(&t, &c), db);
@@ -144,11 +144,10 @@ Test(udp_dest, one_with_datagrams_in_flight_keeps_its_place)
 	struct udp_dest *d;
 
 	udp_dests_init(&t, 7);
-	d = udp_dest_add(&t, &a, 1, 10 * S, 0);
-	d->peer.in_flight = 1;
-	cr_assert_null(udp_dest_add(&t, &b, 1, 10 * S, 100 * S));
-	d->peer.in_flight = 0;
-	cr_assert_eq(udp_dest_add(&t, &b, 1, 10 * S, 100 * S), d);
+	d = udp_dest_add(&t, &a, 1, 10 * S, UINT64_MAX, 3 * S);
+	cr_assert_null(udp_dest_add(&t, &b, 1, 10 * S, 2 * S, 100 * S), "queued since 2 s, used at 3 s");
+	cr_assert_null(udp_dest_add(&t, &b, 1, 10 * S, 3 * S, 100 * S));
+	cr_assert_eq(udp_dest_add(&t, &b, 1, 10 * S, 4 * S, 100 * S), d);
 	udp_dests_free(&t);
 }
 
@@ -178,7 +177,7 @@ Test(udp_dest, replacing_at_random_loses_nobody)
 			d->last_ns = now_ns;
 			continue;
 		}
-		cr_assert_not_null(udp_dest_add(&t, &key, MAX, 0, now_ns));
+		cr_assert_not_null(udp_dest_add(&t, &key, MAX, 0, UINT64_MAX, now_ns));
 		if (n == MAX)
 			memmove(there, there + 1, --n * sizeof there[0]);
 		there[n++] = port;
