@@ -97,6 +97,7 @@ def weak_lines(suite, table, cells, goals):
     ours = [c.name for c in OURS]
     missed = len([g for g in goals if g.startswith("- MISS")])
     lines = ["- %d of the goals above %s missed." % (missed, "is" if missed == 1 else "are")] if missed else []
+    lines += ["- cause: " + cause for cause in suite.causes if missed]
     for cell in cells:
         here = table.contenders(cell.key)
         for metric in (m for m in suite.metrics if m.loses):

@@ -21,6 +21,7 @@ class MadeUp:
     name, about, network = "made-up", "Nothing.", True
     COST, RATE = Metric("cost", "CPU", 2), Metric("rate", "rate", 0, less=False)
     metrics = (COST, RATE)
+    causes = ("It is slow.",)
     limit = 0.6
 
     def cells(self):
@@ -84,7 +85,8 @@ def test_weak_spots():
     suite.limit = 0.4
     text = report.section(suite, SAMPLES, "Now.")
     assert "- MISS: made-up, 1 stream, ringway: CPU: 0.500 x haproxy's (goal: at most 0.4 x)" in text
-    assert "- 1 of the goals above is missed." in text
+    assert "- 1 of the goals above is missed.\n- cause: It is slow.\n" in text
+    assert "cause:" not in report.section(MadeUp(), SAMPLES, "Now."), "nothing is missed"
     assert "- haproxy is better than ringway: made-up, 1 stream: rate 12 to 10 (1.20 x)" in text
     assert "- wide spread, trust it less: made-up, 1 stream, ringway" in text
     assert "| nginx | failed: a \\| b | | | |" in text
