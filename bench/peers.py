@@ -359,15 +359,21 @@ PEERS = (Haproxy, Nginx, Danted, Microsocks, Squid, Tinyproxy)
 BASE = RingwayRing.name
 
 
-def choose(options):
-    """The contenders, and (name, reason) of those that can't be run here."""
+def names_of(wanted):
+    """The peers that "all", "none" or a list of names means."""
     names = [c.name for c in PEERS]
-    wanted = names if options.peers == ["all"] else [] if options.peers == ["none"] else options.peers
+    if wanted in (["all"], ["none"]):
+        return names if wanted == ["all"] else []
     for name in wanted:
         if name not in names:
             raise machine.Refused("bench: PEERS: there is no %s (%s, all, none)" % (name, ", ".join(names)))
+    return wanted
+
+
+def choose(options):
+    """The contenders, and (name, reason) of those that can't be run here."""
     chosen, skipped = [], []
-    for kind in OURS + tuple(p for p in PEERS if p.name in wanted):
+    for kind in OURS + tuple(p for p in PEERS if p.name in options.peers):
         contender = kind(options)
         why = contender.missing()
         if why:

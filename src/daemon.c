@@ -13,6 +13,7 @@
 
 #include "net/resolve.h"
 #include "net/udpsock.h"
+#include "relay/udp.h"
 #include "sdnotify.h"
 #include "util/cpus.h"
 
@@ -28,7 +29,7 @@ enum {
 	FDS_PER_PIPE_SHARE = 512,
 	PIPES_MAX = 256,
 	WORKERS_MAX = 1024,
-	UDP_TEXT_MAX = 1024,
+	UDP_TEXT_MAX = UDP_DROPS_TEXT_MAX + 256,
 	ACCESS_CLOSE_MS = ACCESSLOG_GIVE_UP_MS + 500
 };
 
@@ -229,29 +230,12 @@ each_up(struct daemon *d, void (*f)(struct worker *))
 static void
 put_udp(const uint64_t sum[COUNT_MAX], char out[UDP_TEXT_MAX])
 {
-	static const struct { enum counter counter; const char *name; } causes[] = {
-		{ COUNT_UDP_DROP_STRANGER, "stranger" }, { COUNT_UDP_DROP_MALFORMED, "malformed" },
-		{ COUNT_UDP_DROP_FRAG, "frag" }, { COUNT_UDP_DROP_PORT, "port" },
-		{ COUNT_UDP_DROP_DOMAIN, "domain" }, { COUNT_UDP_DROP_DESTINATIONS, "destinations" },
-		{ COUNT_UDP_DROP_PPS, "pps" }, { COUNT_UDP_DROP_ACL, "acl" },
-		{ COUNT_UDP_DROP_LOCAL, "local" }, { COUNT_UDP_DROP_SELF, "self" },
-		{ COUNT_UDP_DROP_FILTER, "filter" }, { COUNT_UDP_DROP_TRUNC, "trunc" },
-		{ COUNT_UDP_DROP_TOO_BIG, "too_big" }, { COUNT_UDP_DROP_SEND, "send" },
-		{ COUNT_UDP_DROP_QUEUE, "queue" }, { COUNT_UDP_DROP_UNREAD, "unread" }
-	};
-	uint64_t dropped = 0;
 	size_t len;
 
-	for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++)
-		dropped += sum[causes[i].counter];
-	len = (size_t)snprintf(out, UDP_TEXT_MAX, " udp=%llu udp_up=%llu udp_down=%llu udp_refused_ports=%llu udp_dropped=%llu",
+	len = (size_t)snprintf(out, UDP_TEXT_MAX, " udp=%llu udp_up=%llu udp_down=%llu udp_refused_ports=%llu",
 	    (unsigned long long)sum[COUNT_UDP_ASSOCIATIONS], (unsigned long long)sum[COUNT_UDP_UP],
-	    (unsigned long long)sum[COUNT_UDP_DOWN], (unsigned long long)sum[COUNT_REFUSED_UDP_PORTS],
-	    (unsigned long long)dropped);
-	for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++)
-		if (sum[causes[i].counter] != 0)
-			len += (size_t)snprintf(out + len, UDP_TEXT_MAX - len, " udp_drop_%s=%llu",
-			    causes[i].name, (unsigned long long)sum[causes[i].counter]);
+	    (unsigned long long)sum[COUNT_UDP_DOWN], (unsigned long long)sum[COUNT_REFUSED_UDP_PORTS]);
+	len += udp_format_drops(&sum[COUNT_UDP_DROP_FIRST], out + len);
 	if (sum[COUNT_UDP_GSO_FALLBACK] != 0)
 		len += (size_t)snprintf(out + len, UDP_TEXT_MAX - len, " udp_gso_fallback=%llu",
 		    (unsigned long long)sum[COUNT_UDP_GSO_FALLBACK]);

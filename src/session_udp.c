@@ -8,14 +8,31 @@
 
 /* ---- the end ---- */
 
+/* Of interest to most only if something was dropped: this is where a client's loss is found. */
+static void
+log_end(struct session *s)
+{
+	const uint64_t *drops = udp_drops(s->udp);
+	enum log_level level = LOG_DEBUG;
+	char client[ADDR_TEXT_MAX], text[UDP_DROPS_TEXT_MAX];
+
+	for (unsigned i = 0; i < COUNT_UDP_DROPS; i++)
+		if (drops[i] != 0)
+			level = LOG_INFO;
+	if (!log_enabled(level))
+		return;
+	udp_format_drops(drops, text);
+	log_write(level, LOG_C_LIMIT, session_who(s), "association ended client=%s port=%u udp_up=%llu udp_down=%llu%s",
+	    addr_format(&s->peer, client), udp_port(s->udp), (unsigned long long)udp_datagrams(s->udp, UDP_UP),
+	    (unsigned long long)udp_datagrams(s->udp, UDP_DOWN), text);
+}
+
 static void
 on_udp_done(void *owner)
 {
 	struct session *s = owner;
 
-	log_debug(session_who(s), "association ended up_datagrams=%llu down_datagrams=%llu up_bytes=%llu down_bytes=%llu",
-	    (unsigned long long)udp_datagrams(s->udp, UDP_UP), (unsigned long long)udp_datagrams(s->udp, UDP_DOWN),
-	    (unsigned long long)udp_bytes(s->udp, UDP_UP), (unsigned long long)udp_bytes(s->udp, UDP_DOWN));
+	log_end(s);
 	session_log_access(s, SOCKS5_REP_OK, NULL);
 	session_close(s);
 }

@@ -101,6 +101,10 @@ check_udp(struct check *check)
 	const struct conf *conf = check->conf;
 	char key[64], any[ADDR_TEXT_MAX];
 
+	if (conf->udp.public_address.len != 0 && addr_is_wildcard(&conf->udp.public_address))
+		PROBLEM(check, CONF_ERROR, "udp.public_address",
+		    "nobody can send to %s (an address that clients reach this machine by, or \"\" for the one that they connected to)",
+		    addr_format_ip(&conf->udp.public_address, any));
 	if (!conf->udp.enabled || conf->udp.public_address.len != 0 ||
 	    conf_origin_is_bad(conf, "udp.public_address"))
 		return;

@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: ISC */
 #include "net/env.h"
 
-static bool
-is_wildcard(const struct addr *a)
-{
-	if (a->sa.sa_family == AF_INET)
-		return a->in.sin_addr.s_addr == htonl(INADDR_ANY);
-	return IN6_IS_ADDR_UNSPECIFIED(&a->in6.sin6_addr);
-}
-
 bool
 env_is_self(const struct env *env, const struct addr *a)
 {
@@ -20,8 +12,8 @@ env_is_self(const struct env *env, const struct addr *a)
 		if (addr_same_ip(own, a))
 			return true;
 		/* 0.0.0.0 as a destination is this host too (connect(2) on Linux). */
-		if ((is_wildcard(own) || is_wildcard(a)) &&
-		    (addr_is_loopback(a) || is_wildcard(a)))
+		if ((addr_is_wildcard(own) || addr_is_wildcard(a)) &&
+		    (addr_is_loopback(a) || addr_is_wildcard(a)))
 			return true;
 	}
 	return false;

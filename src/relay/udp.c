@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -520,6 +521,37 @@ uint64_t
 udp_quiet_since(const struct udp_assoc *a)
 {
 	return a->last_ns;
+}
+
+const uint64_t *
+udp_drops(const struct udp_assoc *a)
+{
+	return a->dropped;
+}
+
+size_t
+udp_format_drops(const uint64_t *count, char out[UDP_DROPS_TEXT_MAX])
+{
+#define CAUSE(name) [COUNT_UDP_DROP_##name - COUNT_UDP_DROP_FIRST]
+	static const char *const causes[COUNT_UDP_DROPS] = {
+		CAUSE(STRANGER) = "stranger", CAUSE(MALFORMED) = "malformed", CAUSE(FRAG) = "frag", CAUSE(PORT) = "port",
+		CAUSE(DOMAIN) = "domain", CAUSE(DESTINATIONS) = "destinations", CAUSE(PPS) = "pps", CAUSE(ACL) = "acl",
+		CAUSE(LOCAL) = "local", CAUSE(SELF) = "self", CAUSE(FILTER) = "filter", CAUSE(TRUNC) = "trunc",
+		CAUSE(TOO_BIG) = "too_big", CAUSE(SEND) = "send", CAUSE(QUEUE) = "queue", CAUSE(UNREAD) = "unread"
+	};
+#undef CAUSE
+	uint64_t dropped = 0;
+	size_t len;
+
+	for (unsigned i = 0; i < COUNT_UDP_DROPS; i++)
+		dropped += count[i];
+	len = (size_t)snprintf(out, UDP_DROPS_TEXT_MAX, " udp_dropped=%llu", (unsigned long long)dropped);
+	for (unsigned i = 0; i < COUNT_UDP_DROPS; i++)
+		if (count[i] != 0)
+			len += (size_t)snprintf(out + len, UDP_DROPS_TEXT_MAX - len, " udp_drop_%s=%llu", causes[i],
+			    (unsigned long long)count[i]);
+	assert(len < UDP_DROPS_TEXT_MAX);
+	return len;
 }
 
 uint64_t

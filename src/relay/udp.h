@@ -60,6 +60,14 @@ uint64_t udp_quiet_since(const struct udp_assoc *);
  * now and then.  udp_abort() does it too; nothing is counted after it.
  */
 void	udp_count_unread(struct udp_assoc *);
+enum { UDP_DROPS_TEXT_MAX = 768 };
+/*
+ * " udp_dropped=3 udp_drop_stranger=1 udp_drop_pps=2": the sum, and those causes
+ * that there were; ringway(8) explains each.  `count` has COUNT_UDP_DROPS.
+ */
+size_t	udp_format_drops(const uint64_t *count, char out[UDP_DROPS_TEXT_MAX]);
+/* Of this association; udp_format_drops() takes it. */
+const uint64_t *udp_drops(const struct udp_assoc *);
 /* Payload that went out. */
 uint64_t udp_bytes(const struct udp_assoc *, enum udp_dir);
 uint64_t udp_datagrams(const struct udp_assoc *, enum udp_dir);

@@ -73,6 +73,7 @@ struct udp_assoc {
 
 	/* For now and then. */
 	uint64_t		 credit_ns, credited_ns;	/* max_pps: time saved up, and until when */
+	uint64_t		 dropped[COUNT_UDP_DROPS];	/* by cause */
 	uint32_t		 unread;	/* dropped by the kernel and counted */
 	struct addr		 client_ip;	/* whom to expect, not mapped */
 	uint16_t		 listener_port;
@@ -90,6 +91,8 @@ static inline void
 udp_count(struct udp_assoc *a, enum counter which, uint64_t n)
 {
 	counters_add(a->env->count, which, n);
+	if (which >= COUNT_UDP_DROP_FIRST)
+		a->dropped[which - COUNT_UDP_DROP_FIRST] += n;
 }
 
 static inline struct log_who

@@ -106,6 +106,11 @@ udp_admit(struct udp_assoc *a, const struct addr *to)
 		a->last_up = NULL;
 	if (a->last_down == d)
 		a->last_down = NULL;
+	if (log_enabled(LOG_DEBUG)) {
+		char text[ADDR_TEXT_MAX];
+
+		log_debug(udp_who(a), "association's destination is %s", addr_format(to, text));
+	}
 	d->peer.to = for_socket(a, to);
 	d->peer.local = to->sa.sa_family == AF_INET ? out->bind_ipv4 : out->bind_ipv6;
 	d->peer.gso_max = a->shared->gso_segments > 1 ? UINT16_MAX : 0;

@@ -139,6 +139,14 @@ addr_unmap(struct addr *addr)
 }
 
 bool
+addr_is_wildcard(const struct addr *a)
+{
+	if (a->sa.sa_family == AF_INET)
+		return a->in.sin_addr.s_addr == htonl(INADDR_ANY);
+	return IN6_IS_ADDR_UNSPECIFIED(&a->in6.sin6_addr);
+}
+
+bool
 addr_is_loopback(const struct addr *addr)
 {
 	struct addr plain = *addr;

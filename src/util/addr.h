@@ -33,6 +33,7 @@ void	addr_set_port(struct addr *, uint16_t port);
 /* ::ffff:a.b.c.d becomes a.b.c.d; anything else is left as it is. */
 void	addr_unmap(struct addr *);
 bool	addr_is_loopback(const struct addr *);	/* 127/8, ::1, mapped too */
+bool	addr_is_wildcard(const struct addr *);	/* 0.0.0.0, ::; of an IP address */
 bool	addr_same_ip(const struct addr *, const struct addr *);	/* mapped = IPv4; port ignored */
 /* Hash of the address without port, for tables; the seed is the process's secret. */
 uint64_t addr_hash_ip(const struct addr *, uint64_t seed);

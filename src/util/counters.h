@@ -61,7 +61,9 @@ enum counter {
 	COUNT_UDP_DROP_SEND,		/* the kernel refused for another reason */
 	COUNT_UDP_DROP_QUEUE,		/* socket and queue full */
 	COUNT_UDP_DROP_UNREAD,		/* by the kernel, before we read it */
-	COUNT_MAX
+	COUNT_MAX,
+	COUNT_UDP_DROP_FIRST = COUNT_UDP_DROP_STRANGER,
+	COUNT_UDP_DROPS = COUNT_MAX - COUNT_UDP_DROP_FIRST
 };
 
 struct counters {

@@ -843,6 +843,25 @@ def test_unreachable_networks_are_counted(proxies, netns):
         assert counted["udp_drop_send"] >= 4, counted
 
 
+def test_loss_of_one_client_is_in_the_log(proxies):
+    """Counters are of everybody; who has lost what is told when the association ends."""
+    proxy = proxies({"workers": 1})
+    with Destination() as dest, Association(proxy) as a, Association(proxy) as b:
+        a.send(dest, b"taken")
+        assert dest.recv() == b"taken"
+        for _ in range(3):
+            a.send(dest, b"cut", frag=1)
+        b.send(dest, b"taken")
+        assert dest.recv() == b"taken"
+        port = a.bnd[1]
+    no_association_left(proxy)
+    proxy.stop()
+    ended = [line for line in proxy.log().splitlines() if "association ended" in line and " info " in line]
+    assert len(ended) == 1, "nothing was dropped of the other's"
+    assert ended[0].endswith(" port=%d udp_up=1 udp_down=0 udp_dropped=3 udp_drop_frag=3" % port), ended
+    assert "client=127.0.0.1:" in ended[0], ended
+
+
 def test_what_the_kernel_dropped_is_counted(proxies):
     """A relay that does not get to run loses datagrams, but none without a counter."""
     proxy = proxies({"workers": 1, "udp": {"max_pps": 0}})
