@@ -432,6 +432,9 @@ net_teardown(struct net_fixture *f)
 		net_close_resolver(f);
 	net_pass(f, 0);
 	cr_assert_eq(io_inflight(f->loop), 0);
+	/* The server's thread may be about to close its end of a TCP connection. */
+	for (int i = 0; i < 400 && net_open_fds() != f->fds; i++)
+		usleep(5000);
 	cr_expect_eq(net_open_fds(), f->fds, "descriptors: %d before, %d now", f->fds,
 	    net_open_fds());
 	io_loop_free(f->loop);
