@@ -25,6 +25,12 @@ dgram_is_icmp(int e)
 	}
 }
 
+bool
+dgram_recv_is_icmp(int e)
+{
+	return dgram_is_icmp(e) || e == EMSGSIZE || e == EACCES || e == ETIMEDOUT;
+}
+
 /* ---- receiving ---- */
 
 static void

@@ -51,6 +51,8 @@ struct dgram_out {
  * peer that one is about (ip(7), udp(7)): they say nothing of the socket (C28).
  */
 bool	dgram_is_icmp(int e);
+/* The same for a receive, where a path's MTU or a prohibition too can only be ICMP's. */
+bool	dgram_recv_is_icmp(int e);
 /* Sets local and gso from a received message's control data; d->buf.len is set. */
 void	dgram_read_control(struct msghdr *, struct io_dgram *);
 /*

@@ -163,7 +163,7 @@ recv_batch_once(struct ready *r, struct io_op *op)
 	}
 	if (ready_would_block(e)) {
 		ready_read_dry(s);
-	} else if (dgram_is_icmp(e)) {
+	} else if (dgram_recv_is_icmp(e)) {
 		r->loop->stats.icmp_swallowed++;
 	} else {
 		op->u.batch.n = 0;

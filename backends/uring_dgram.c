@@ -275,11 +275,10 @@ swallow(struct uring *u, struct io_op *op)
 		u->loop->stats.icmp_swallowed++;
 }
 
-/* While receiving, a path's MTU or an administrative prohibition too can only be an ICMP error. */
 static bool
 recv_swallows(struct uring *u, struct io_op *op, int e)
 {
-	if (!dgram_is_icmp(e) && e != EMSGSIZE && e != EACCES && e != ETIMEDOUT)
+	if (!dgram_recv_is_icmp(e))
 		return false;
 	swallow(u, op);
 	return true;

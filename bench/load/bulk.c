@@ -154,15 +154,6 @@ finish_stream(struct load *l, struct conn *c)
 	conn_shut(l, from);
 }
 
-static bool
-any_waits(const struct load *l)
-{
-	for (unsigned i = 0; i < l->opt.conns; i++)
-		if (l->clients[i].waiting)
-			return true;
-	return false;
-}
-
 /* -- the check */
 
 static void
@@ -249,7 +240,7 @@ check(struct load *l)
 		conn_want(l, c->peer, EPOLLIN | EPOLLOUT);
 		conn_want(l, c, EPOLLIN | EPOLLOUT);
 	}
-	while (any_waits(l) || l->origins > 0)
+	while (conn_any_waits(l) || l->origins > 0)
 		turn(l);
 	if (l->streams_checked != 2 * l->opt.conns)
 		error(l, "%u of %u streams arrived whole", l->streams_checked, 2 * l->opt.conns);
@@ -277,7 +268,7 @@ run(struct load *l)
 	phase_begin(l, "ends of streams", 30);
 	for (unsigned i = 0; i < l->opt.conns; i++)
 		finish_stream(l, &l->clients[i]);
-	while (any_waits(l))
+	while (conn_any_waits(l))
 		turn(l);
 	close_all(l);
 	l->res.checked = checked;

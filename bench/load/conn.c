@@ -44,6 +44,15 @@ no_delay(const struct load *l, int fd)
 		fatal("TCP_NODELAY: %s", strerror(errno));
 }
 
+bool
+conn_any_waits(const struct load *l)
+{
+	for (unsigned i = 0; i < l->opt.conns; i++)
+		if (l->clients[i].waiting)
+			return true;
+	return false;
+}
+
 void
 conn_watch(struct load *l, struct conn *c, uint32_t events)
 {

@@ -65,6 +65,9 @@ void conn_close(struct load *l, struct conn *c);
 /* Count an error, close, and tell the mode. */
 void conn_fail(struct load *l, struct conn *c, const char *why);
 
+/* Whether something must still come for one of the clients. */
+bool conn_any_waits(const struct load *l);
+
 void conn_want(struct load *l, struct conn *c, uint32_t events);
 
 /* Send the end of the stream. */

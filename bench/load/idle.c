@@ -11,41 +11,12 @@
 #define AT_ONCE 64	/* handshakes and messages under way */
 
 static void
-ask(struct load *l, struct conn *c)
-{
-	c->waiting = true;
-	c->started_ns = now_ns();
-	message_send(l, c);
-}
-
-static void
 client(struct load *l, struct conn *c, uint32_t events)
 {
-	if ((events & EPOLLOUT) != 0 && c->out > 0 && message_send(l, c) < 0)
-		return;
-	if ((events & ~(uint32_t)EPOLLOUT) == 0 || message_receive(l, c) != 1)
-		return;
-	histogram_add(&l->res.latency, now_ns() - c->started_ns);
-	l->res.requests++;
-	c->waiting = false;
-	c->seq++;
+	message_answered(l, c, events);
 }
 
-static void
-origin(struct load *l, struct conn *c, uint32_t events)
-{
-	if (c->out > 0) {
-		if ((events & EPOLLOUT) != 0 && message_send(l, c) == 1)
-			c->seq++;
-	} else if (!l->closing) {
-		if (message_receive(l, c) == 1 && message_send(l, c) == 1)
-			c->seq++;
-	} else if (message_expect_end(l, c) == 1) {
-		conn_close(l, c);
-	}
-}
-
-static const struct handlers handlers = { ask, client, origin, NULL };
+static const struct handlers handlers = { message_ask, client, message_origin, NULL };
 
 static void
 ready(const struct load *l)
@@ -85,7 +56,7 @@ ask_all(struct load *l)
 			oldest++;
 		for (; next < l->opt.conns && next - oldest < AT_ONCE; next++)
 			if (l->clients[next].step == STEP_OPEN)
-				ask(l, &l->clients[next]);
+				message_ask(l, &l->clients[next]);
 		turn(l);
 	}
 }

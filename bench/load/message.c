@@ -128,3 +128,39 @@ message_expect_end(struct load *l, struct conn *c)
 	c->ended = true;
 	return 1;
 }
+
+void
+message_ask(struct load *l, struct conn *c)
+{
+	c->waiting = true;
+	c->started_ns = now_ns();
+	message_send(l, c);
+}
+
+bool
+message_answered(struct load *l, struct conn *c, uint32_t events)
+{
+	if ((events & EPOLLOUT) != 0 && c->out > 0 && message_send(l, c) < 0)
+		return false;
+	if ((events & ~(uint32_t)EPOLLOUT) == 0 || message_receive(l, c) != 1)
+		return false;
+	histogram_add(&l->res.latency, now_ns() - c->started_ns);
+	l->res.requests++;
+	c->waiting = false;
+	c->seq++;
+	return true;
+}
+
+void
+message_origin(struct load *l, struct conn *c, uint32_t events)
+{
+	if (c->out > 0) {
+		if ((events & EPOLLOUT) != 0 && message_send(l, c) == 1)
+			c->seq++;
+	} else if (!l->closing) {
+		if (message_receive(l, c) == 1 && message_send(l, c) == 1)
+			c->seq++;
+	} else if (message_expect_end(l, c) == 1) {
+		conn_close(l, c);
+	}
+}

@@ -43,6 +43,15 @@ int message_send(struct load *l, struct conn *c);
  */
 int message_receive(struct load *l, struct conn *c);
 
+/* A client sends its next request; it waits from now on. */
+void message_ask(struct load *l, struct conn *c);
+
+/* An event of a client: true when it brought the whole answer, which is counted. */
+bool message_answered(struct load *l, struct conn *c, uint32_t events);
+
+/* An event of an origin's end, which answers each request. */
+void message_origin(struct load *l, struct conn *c, uint32_t events);
+
 /* Expect the end of the stream: 1 it came, 0 not yet, -1 failed. */
 int message_expect_end(struct load *l, struct conn *c);
 
