@@ -239,7 +239,7 @@ check-unit:
 	@echo "SKIP: check-unit: criterion was not found by configure ('make deps check' installs it)"
 endif
 
-check-e2e: $(bin) $(if $(filter linux,$(SYSTEM)),bench/load)
+check-e2e: $(bin) $(if $(filter linux,$(SYSTEM)),bench/load bench/bare)
 	@RINGWAY="$(CURDIR)/$(bin)" RINGWAY_BACKENDS="$(BACKENDS)" CC="$(CC)" \
 	    sh $(S)/test/netns.sh sh $(S)/test/e2e.sh $(PYTEST_ARGS)
 
@@ -389,19 +389,23 @@ bench/micro: $(call objs,$(micro_c)) libringway.a
 	$(call say,LINK,$@)$(link) -o $@ $^ $(libs)
 -include $(patsubst %.c,obj/%.d,$(micro_c))
 
-# Both ends of the connections through a proxy; nothing of ringway is in it.
+# Both ends of the connections through a proxy, and the least that a proxy can
+# be; nothing of ringway is in them.
 ifeq ($(SYSTEM),linux)
 bench_load_c := $(call in_src,bench/load/*.c)
+bench_bare_c := $(call in_src,bench/bare.c)
 bench/load: $(call objs,$(bench_load_c))
+bench/bare: $(call objs,$(bench_bare_c))
+bench/load bench/bare:
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(link) -o $@ $^
-programs: bench/load
--include $(patsubst %.c,obj/%.d,$(bench_load_c))
+programs: bench/load bench/bare
+-include $(patsubst %.c,obj/%.d,$(bench_load_c) $(bench_bare_c))
 endif
 
 bench_knobs := SUITE PEERS ROUNDS DURATION STREAMS CONC CONC_LIST SESSIONS PAYLOADS WORKERS PIN
 .PHONY: bench
-bench: $(bin) $(if $(micro_c),bench/micro) $(if $(bench_load_c),bench/load)
+bench: $(bin) $(if $(micro_c),bench/micro) $(if $(bench_load_c),bench/load bench/bare)
 	@$(S)/bench/bench --build . $(foreach k,$(bench_knobs),$(if $($(k)),'$(k)=$($(k))'))
 
 # -- all tests together; the last line is the sum

@@ -47,6 +47,8 @@ class Contender:
     udp = False
     files = 0			# RLIMIT_NOFILE, 0 = ours
     ours = False
+    suites = ()			# where it takes part; empty: wherever it can
+    listed = True		# whether the report tells its version
 
     def __init__(self, options):
         self.options = options
@@ -179,11 +181,13 @@ class RingwayRing(Ringway):
 
 class RingwayEpoll(Ringway):
     name = "ringway-epoll"
+    listed = False
     backend = "epoll"
 
 
 class RingwayUser(Ringway):
     name = "ringway-user"
+    listed = False
     user = "nobody"
 
 
@@ -216,8 +220,10 @@ listen l
 
 
 class Nginx(Contender):
+    """As it comes: its buffer is 16 KiB a direction."""
     name = program = "nginx"
     vias = ("plain",)
+    buffer = "16k"
 
     def module(self):
         """The stream module's file when it is a separate one, "" when it is
@@ -259,10 +265,18 @@ stream {
     server { listen %s:%d backlog=4096; proxy_pass %s:%d; }
 }
 """ % ("load_module %s;\n" % module if module else "", self.options.workers, machine.nofile(), self.dir,
-       machine.nofile(), "64k" if self.suite == "relay" else "16k", self.half_close(), HOST, self.port, HOST, ORIGIN_PORT)
+       machine.nofile(), self.buffer, self.half_close(), HOST, self.port, HOST, ORIGIN_PORT)
 
     def command(self, config_file):
         return [self.path(), "-p", self.dir, "-c", config_file, "-e", os.path.join(self.dir, "log")]
+
+
+class NginxTuned(Nginx):
+    """With a buffer for bulk."""
+    name = "nginx-64k"
+    listed = False
+    suites = ("relay",)
+    buffer = "64k"
 
 
 class Danted(Contender):
@@ -302,7 +316,6 @@ class Microsocks(Contender):
 
     def command(self, config_file):
         return [self.path(), "-i", HOST, "-p", str(self.port)]
-
 
 
 class Squid(Contender):
@@ -354,9 +367,28 @@ DisableViaHeader Yes
         return [self.path(), "-d", "-c", config_file]
 
 
+class Bare(Contender):
+    """bench/bare.c, the kernel's part of a relay and nothing else: what can be had."""
+    name = "bare"
+    vias = ("plain",)
+    listed = False
+    suites = ("relay", "ping")
+
+    def path(self):
+        path = os.path.join(self.options.build, "bench", "bare")
+        return path if os.access(path, os.X_OK) else None
+
+    def missing(self):
+        return None if self.path() else "bench/bare is not built ('make bench' builds it)"
+
+    def command(self, config_file):
+        how = "splice" if self.suite == "relay" else "copy"
+        return [self.path(), how, str(self.port), str(ORIGIN_PORT)]
+
+
 OURS = (RingwayRing, RingwayEpoll, RingwayUser)
-PEERS = (Haproxy, Nginx, Danted, Microsocks, Squid, Tinyproxy)
-BASE = RingwayRing.name
+PEERS = (Haproxy, Nginx, NginxTuned, Danted, Microsocks, Squid, Tinyproxy, Bare)
+BASE, FLOOR = RingwayRing.name, Bare.name
 
 
 def names_of(wanted):

@@ -4,7 +4,7 @@ replaces what it has measured and keeps the rest."""
 
 import re
 
-from peers import BASE, OURS, RingwayEpoll
+from peers import BASE, FLOOR, OURS, RingwayEpoll
 from stats import SPREAD_MAX, Table, losses
 
 EPOLL = RingwayEpoll.name
@@ -25,9 +25,12 @@ proxy's whole process tree, the kernel's work for it included, for just the meas
 contender is measured once, and every second round goes in the reverse order. Values are medians over the rounds, the
 spread is largest by smallest, and ratios, always of a contender to `{base}`, are medians of the ratios within a round.
 Where a proxy does not use its core whole, the load generator, which spins on its own core, is what limits the rate.
+Senders of bulk have TCP_CORK set, as if they sent a file: all their segments are full.
 
 `ringway` is io_uring, `ringway-epoll` epoll, `ringway-user` io_uring with `user: nobody`, which has the kernel's
-limits of an ordinary user.
+limits of an ordinary user. `nginx` has the buffer that it comes with, `nginx-64k` one that suits bulk. `{floor}` is no
+proxy but bench/bare.c, epoll and splice(2), or recv(2) and send(2), with nothing around them: what it needs is the
+kernel's part, and no relay of its kind can need less. What it has with a goal's peer stands beside ringway's.
 """
 
 
@@ -101,7 +104,7 @@ def weak_lines(suite, table, cells, goals):
     for cell in cells:
         here = table.contenders(cell.key)
         for metric in (m for m in suite.metrics if m.loses):
-            for peer, times in losses(table, cell.key, BASE, [w for w in here if w not in ours], metric):
+            for peer, times in losses(table, cell.key, BASE, [w for w in here if w not in ours + [FLOOR]], metric):
                 lines.append("- %s is better than %s: %s, %s: %s %s to %s (%.2f x)" % (
                     peer, BASE, suite.name, cell.title, metric.title, metric.show(table.median(cell.key, peer, metric.key)),
                     metric.show(table.median(cell.key, BASE, metric.key)), times))
@@ -166,7 +169,7 @@ def document(old, new, order, facts, skipped, method):
     out += ["\n## Machine\n\nOf the last run (each suite tells when it was measured):\n\n"]
     out += ["- %s: %s\n" % pair for pair in facts]
     out += ["- not here: %s: %s\n" % pair for pair in skipped]
-    out += ["\n", METHOD.format(base=BASE, **method)]
+    out += ["\n", METHOD.format(base=BASE, floor=FLOOR, **method)]
     for name, text in parts:
         out.append("\n%s\n%s%s\n" % (_mark(name), text.rstrip("\n") + "\n", _mark(name, True)))
     return "".join(out)

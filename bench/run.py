@@ -151,5 +151,4 @@ class Run:
 
 def versions(contenders):
     """For the report."""
-    return [(c.name, c.version() or "version unknown") for c in contenders
-            if not c.ours or c.name == peers.BASE]
+    return [(c.name, c.version() or "version unknown") for c in contenders if c.listed]

@@ -81,6 +81,11 @@ def test_weak_spots():
     t = Table(SAMPLES)
     assert stats.losses(t, "1", "ringway", ["haproxy", "nginx"], MadeUp.RATE) == [("haproxy", 1.2)]
     assert not stats.losses(t, "1", "ringway", ["haproxy"], MadeUp.COST)
+    # What can be had is told, and is no peer.
+    floor = SAMPLES + [sample("bare", r, cost=0.9, rate=20) for r in range(3)]
+    goal = Goal(["1"], MadeUp.COST, ("ringway",), ["haproxy"], most=0.4, floor="bare")
+    assert goal.verdicts(Table(floor), {"1": ""})[0]["text"] == "CPU: 0.500 x haproxy's (goal: at most 0.4 x; bare: 0.450 x)"
+    assert "bare is better" not in report.section(MadeUp(), floor, "Now.")
     suite = MadeUp()
     suite.limit = 0.4
     text = report.section(suite, SAMPLES, "Now.")

@@ -75,11 +75,12 @@ class Table:
 
 class Goal:
     """A promise about cells: a limit for the value itself, or, with `others`,
-    for the ratio to the best of them."""
+    for the ratio to the best of them.  `floor` is who shows what can be had:
+    its own ratio is told as well."""
 
-    def __init__(self, cells, metric, subjects, others=(), most=None, least=None, note=""):
+    def __init__(self, cells, metric, subjects, others=(), most=None, least=None, note="", floor=None):
         self.cells, self.metric, self.subjects, self.others = cells, metric, subjects, others
-        self.most, self.least, self.note = most, least, note
+        self.most, self.least, self.note, self.floor = most, least, note, floor
 
     def verdicts(self, table, cells):
         """A dict for each row that the goal is about: cell, subject, value,
@@ -109,8 +110,10 @@ class Goal:
         else:
             met = value <= limit if self.most is not None else value >= limit
             found = "%.3f x %s's" % (value, best) if best else self.metric.show(value)
+        had = table.ratio(cell, self.floor, best, key) if self.floor and best else None
+        floor = "" if had is None else "; %s: %.3f x" % (self.floor, had)
         return {"cell": cell, "subject": subject, "value": value, "met": met,
-                "text": "%s: %s (goal: %s %.3g%s%s)" % (self.metric.title, found, bound, limit, unit, self.note)}
+                "text": "%s: %s (goal: %s %.3g%s%s%s)" % (self.metric.title, found, bound, limit, unit, self.note, floor)}
 
 
 SPREAD_MAX = 1.3

@@ -32,7 +32,7 @@ set_congestion(struct load *l, int fd)
 		fatal("congestion control %s: %s", name, strerror(errno));
 }
 
-/* Messages go at once; not so a bulk stream, whose writes would each end in a segment of a few bytes. */
+/* Messages go at once. */
 static void
 no_delay(const struct load *l, int fd)
 {
