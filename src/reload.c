@@ -176,25 +176,76 @@ hand_over(struct daemon *d)
 	return true;
 }
 
+/* ---- at any time, while draining too ---- */
+
+static void
+on_usr1(struct daemon *d)
+{
+	int rc;
+
+	if (d->access != NULL && (rc = accesslog_reopen(d->access)) != 0)
+		log_error(LOG_C_NONE, log_main, "access log not opened again: %s", strerror(-rc));
+	else
+		log_info(LOG_C_NONE, log_main, d->access != NULL ? "access log opened again" :
+		    "SIGUSR1: there is no access log");
+}
+
+static void
+reap(void)
+{
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		;
+}
+
 /* ---- drain ---- */
 
-/* All workers gone, or a signal, or the time is up: whichever comes first. */
+/* Whoever asks for a reload or an upgrade now is told that it is too late. */
+static void
+refuse(struct daemon *d, int sig)
+{
+	struct conf_problems problems = { 0 };
+
+	log_warn(LOG_C_NONE, log_main, "%s refused: draining", sig == SIGHUP ? "reload" : "upgrade");
+	if (sig != SIGHUP)
+		return;
+	status_busy(&d->status);
+	conf_problems_add(&problems, CONF_ERROR, NULL, NULL, "draining: nothing is loaded any more");
+	status_done(&d->status, false, &problems);
+	conf_problems_free(&problems);
+}
+
+/* All sessions gone, or a signal, or the time is up: whichever comes first. */
 static bool
 wait_for_end(struct daemon *d, uint32_t seconds)
 {
-	sigset_t ending;
+	uint64_t left_ms = seconds * UINT64_C(1000);
 
-	sigemptyset(&ending);
-	sigaddset(&ending, SIGINT);
-	sigaddset(&ending, SIGTERM);
-	for (uint64_t left_ms = seconds * UINT64_C(1000);; left_ms -= LOOK_MS) {
+	while (limits_sessions(d->shared.limits) != 0) {
 		struct timespec ts = { 0, LOOK_MS * 1000000L };
+		int sig;
 
-		if (limits_sessions(d->shared.limits) == 0)
-			return true;
-		if (left_ms < LOOK_MS || sigtimedwait(&ending, NULL, &ts) > 0)
+		if (left_ms < LOOK_MS)
 			return false;
+		switch (sig = sigtimedwait(&d->signals, NULL, &ts)) {
+		case SIGINT:
+		case SIGTERM:
+			return false;
+		case SIGUSR1:
+			on_usr1(d);
+			break;
+		case SIGHUP:
+		case SIGUSR2:
+			refuse(d, sig);
+			break;
+		case SIGCHLD:
+			reap();
+			break;
+		default:
+			left_ms -= LOOK_MS;
+			break;
+		}
 	}
+	return true;
 }
 
 static void
@@ -217,13 +268,6 @@ drain(struct daemon *d, const char *why)
 
 /* ---- signals ---- */
 
-static void
-reap(void)
-{
-	while (waitpid(-1, NULL, WNOHANG) > 0)
-		;
-}
-
 /* The next signal; between them the statistics. */
 static int
 next_signal(struct daemon *d)
@@ -244,19 +288,13 @@ next_signal(struct daemon *d)
 void
 daemon_serve(struct daemon *d)
 {
-	int rc;
-
 	for (;;) {
 		switch (next_signal(d)) {
 		case SIGHUP:
 			on_hup(d);
 			break;
 		case SIGUSR1:
-			if (d->access != NULL && (rc = accesslog_reopen(d->access)) != 0)
-				log_error(LOG_C_NONE, log_main, "access log not opened again: %s", strerror(-rc));
-			else
-				log_info(LOG_C_NONE, log_main, d->access != NULL ? "access log opened again" :
-				    "SIGUSR1: there is no access log");
+			on_usr1(d);
 			break;
 		case SIGUSR2:
 			sdnotify_reloading();

@@ -367,17 +367,26 @@ def test_burst_of_signals_is_one_or_more_reloads_and_harmless(proxies, origins):
     assert socks5_code(proxy, origin.host, origin.port) == 0
 
 
-def test_reload_while_draining_is_harmless(proxies, origins):
+def test_while_draining_logs_are_opened_again_and_reloads_refused(proxies, origins, tmp_path):
     origin = origins(o.echo)
-    proxy = proxies({"shutdown_timeout_s": 20})
+    log, pid_file = tmp_path / "access.log", tmp_path / "pid"
+    proxy = proxies({"shutdown_timeout_s": 20, "pid_file": str(pid_file), "access_log": {"path": str(log)}})
     with socks5(proxy, origin.host, origin.port) as s:
         proxy.signal(signal.SIGTERM)
         wait_until(lambda: "draining" in proxy.log(), 5, "draining")
-        for sig in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-            proxy.signal(sig)
+        log.rename(tmp_path / "access.log.1")
+        proxy.signal(signal.SIGUSR1)
+        wait_until(log.exists, 5, "the access log under its name")
+        proxy.signal(signal.SIGHUP)
+        wait_until(lambda: "reload refused: draining" in proxy.log(), 5, "a refused reload")
+        status = (tmp_path / "pid.reload").read_text().splitlines()
+        assert status[0].startswith("RELOAD 1 refused ") and "draining" in status[1] and status[-1] == "END 1", status
+        proxy.signal(signal.SIGUSR2)
+        wait_until(lambda: "upgrade refused: draining" in proxy.log(), 5, "a refused upgrade")
         s.sendall(b"x")
         assert recv_exact(s, 1) == b"x"
     assert proxy.wait(8) == 0
+    assert log.read_text().count("\n") == 1, "the session's line is in the new file"
 
 
 def test_reload_during_handshakes(proxies, origins):
