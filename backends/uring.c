@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: ISC */
 /* The ring of one loop: set-up, wait, reap, cancel, wake. */
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -214,6 +215,19 @@ uring_poll_add(struct uring *u, struct io_op *op, int fd, unsigned events)
 	sqe->user_data = ud;
 }
 
+void
+uring_make_nonblocking(struct io_sock *s)
+{
+	int fl;
+
+	if (s->be[0] != 0)
+		return;
+	s->be[0] = 1;
+	fl = fcntl(s->fd, F_GETFL);
+	if (fl != -1 && (fl & O_NONBLOCK) == 0)
+		(void)fcntl(s->fd, F_SETFL, fl | O_NONBLOCK);
+}
+
 static void
 wake_arm(struct uring *u)
 {
@@ -392,7 +406,7 @@ reap(struct io_loop *l)
 	struct io_uring_cqe cqe;
 
 	u->reaping = true;
-	/* A completion makes one callback at the most, and each gathered batch is one to come. */
+	/* What makes more than one callback looks at the budget itself; each gathered batch is one to come. */
 	while (l->budget > u->ngathered && next_completion(u, &cqe))
 		dispatch(u, &cqe);
 	uring_dgram_flush(u);

@@ -113,6 +113,11 @@ void	uring_end(struct uring *, struct io_op *, int32_t res, int32_t syserr);
 /* As uring_end; rc is a request's result, negative errno or not. */
 void	uring_end_rc(struct uring *, struct io_op *, int rc);
 void	uring_poll_add(struct uring *, struct io_op *, int fd, unsigned events);
+/*
+ * For accept4(2), and for splice(2), which heeds the socket's own flag and not
+ * only SPLICE_F_NONBLOCK.  sock->be[0] remembers that it is set.
+ */
+void	uring_make_nonblocking(struct io_sock *);
 static inline bool
 uring_transient(int rc)
 {

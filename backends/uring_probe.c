@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "uring.h"
@@ -173,52 +172,12 @@ try_dgram(struct probe *p)
 	return rc;
 }
 
-static int
-try_accept(struct probe *p)
-{
-	struct sockaddr_un at = { .sun_family = AF_UNIX };
-	socklen_t len = sizeof at.sun_family;	/* autobind, see unix(7) */
-	struct io_uring_sqe *sqe;
-	unsigned flags;
-	int lst, fd = -1, rc;
-
-	p->step = "multishot accept";
-	if ((lst = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) == -1)
-		return -errno;
-	if (bind(lst, (const void *)&at, len) == -1 || listen(lst, 1) == -1)
-		goto fail;
-	len = sizeof at;
-	if (getsockname(lst, (void *)&at, &len) == -1)
-		goto fail;
-	if ((fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) == -1)
-		goto fail;
-	sqe = probe_sqe(p, 7);
-	sqe->opcode = IORING_OP_ACCEPT;
-	sqe->fd = lst;
-	sqe->ioprio = IORING_ACCEPT_MULTISHOT;
-	sqe->accept_flags = SOCK_CLOEXEC | SOCK_NONBLOCK;
-	if (connect(fd, (const void *)&at, len) == -1)
-		goto fail;
-	if ((rc = probe_wait(p, 7, &flags)) >= 0) {
-		close(rc);
-		rc = flags & IORING_CQE_F_MORE ? 0 : -ENOSYS;
-	}
-	goto done;
-fail:
-	rc = -errno;
-done:
-	if (fd != -1)
-		close(fd);
-	close(lst);
-	return rc;
-}
-
 /* 0, or what went wrong at p->step. */
 static int
 try_level(struct probe *p, unsigned level)
 {
 	static int (*const tries[])(struct probe *) = {
-		try_buffers, try_stream, try_dgram, try_accept
+		try_buffers, try_stream, try_dgram
 	};
 	int rc;
 

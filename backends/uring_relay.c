@@ -269,23 +269,6 @@ to_copy(struct uring *u, struct io_op *op)
 	recv_start(u, op);
 }
 
-/*
- * splice(2) heeds the socket's own flag, not only SPLICE_F_NONBLOCK.  sock->be[0]
- * remembers that it is set.
- */
-static void
-make_nonblocking(struct io_sock *s)
-{
-	int fl;
-
-	if (s->be[0] != 0)
-		return;
-	s->be[0] = 1;
-	fl = fcntl(s->fd, F_GETFL);
-	if (fl != -1 && (fl & O_NONBLOCK) == 0)
-		(void)fcntl(s->fd, F_SETFL, fl | O_NONBLOCK);
-}
-
 static ssize_t
 splice_retry(int from, int to, size_t n)
 {
@@ -367,8 +350,8 @@ splice_step(struct uring *u, struct io_op *op)
 {
 	uint32_t round = 0;
 
-	make_nonblocking(op->sock);
-	make_nonblocking(op->u.relay.dst);
+	uring_make_nonblocking(op->sock);
+	uring_make_nonblocking(op->u.relay.dst);
 	while (round < RELAY_TURN_BYTES) {
 		enum filled f = pipe_in(u, op, RELAY_TURN_BYTES - round);
 

@@ -30,6 +30,7 @@ struct daemon {
 	char			 via[24];	/* "ringway-1a2b3c4d": two of us in a chain are no loop */
 	sigset_t		 signals;
 	unsigned		 reloads_failed;
+	uint64_t		 stats_ms;	/* when the statistics were logged last, or serving began */
 	bool			 handed_over;	/* sockets, pid file and manager are the new process's */
 };
 

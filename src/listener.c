@@ -12,6 +12,7 @@
 #include "worker.h"
 
 static void on_accept(struct io_loop *, struct io_op *);
+static void on_pause_end(struct io_loop *, struct io_timer *);
 
 static void
 on_closed(struct io_loop *loop, struct io_sock *sock)
@@ -20,18 +21,6 @@ on_closed(struct io_loop *loop, struct io_sock *sock)
 
 	(void)loop;
 	l->stopped(l);
-}
-
-static void
-on_pause_end(struct io_loop *loop, struct io_timer *t)
-{
-	struct listener *l = io_container_of(t, struct listener, pause);
-
-	if (limits_full(l->worker->shared->limits)) {
-		io_timer_set(loop, t, io_now(loop) + l->pause_ms * UINT64_C(1000000), on_pause_end);
-		return;
-	}
-	io_accept(&l->accept, &l->sock, on_accept);
 }
 
 static void
@@ -63,9 +52,8 @@ log_refused(struct listener *l, const struct addr *peer, const char *rule)
 }
 
 /*
- * Over a limit: closed before one byte is read (SPEC section 3).  A multishot
- * accept may have taken more connections than there is room for, so this can't
- * be left to the pause alone.
+ * Over a limit: closed before one byte is read (SPEC section 3).  For the number
+ * of sessions that is the end of a listener alone; before, clients wait.
  */
 static void
 refuse(struct listener *l, io_fd fd, const struct addr *peer, enum limits_verdict v)
@@ -97,48 +85,88 @@ refuse_source(struct listener *l, io_fd fd, const struct addr *peer)
 }
 
 static void
-admit(struct listener *l, io_fd fd, const struct sockaddr *from, socklen_t from_len)
+admit(struct listener *l, io_fd fd, const struct addr *peer)
 {
 	struct worker *w = l->worker;
 	enum limits_verdict v;
-	struct addr peer;
 
 	if (w->aborting) {	/* accepted before the listener had stopped, and nobody would end it */
 		close(fd);
 		return;
 	}
-	addr_from_sockaddr(&peer, from, from_len);
+	if (!snapshot_admits(w->env.snapshot, peer)) {
+		refuse_source(l, fd, peer);
+		return;
+	}
+	v = limits_enter(w->shared->limits, peer);
+	if (v == LIMITS_SESSIONS && l->parked == IO_FD_NONE && !l->stopping) {
+		l->parked = fd;
+		l->parked_peer = *peer;
+	} else if (v != LIMITS_OK) {
+		refuse(l, fd, peer, v);
+	} else if (!session_start(w, l, fd, peer)) {
+		limits_leave(w->shared->limits, peer);
+	}
+}
+
+static void
+unpark(struct listener *l)
+{
+	io_fd fd = l->parked;
+
+	l->parked = IO_FD_NONE;
+	if (fd != IO_FD_NONE)
+		admit(l, fd, &l->parked_peer);
+}
+
+/* No place for another client: one that came all the same is parked. */
+static bool
+full(const struct listener *l)
+{
+	return l->parked != IO_FD_NONE || limits_full(l->worker->shared->limits);
+}
+
+static void
+on_pause_end(struct io_loop *loop, struct io_timer *t)
+{
+	struct listener *l = io_container_of(t, struct listener, pause);
+
+	if (!limits_full(l->worker->shared->limits))
+		unpark(l);
+	if (full(l))
+		io_timer_set(loop, t, io_now(loop) + l->pause_ms * UINT64_C(1000000), on_pause_end);
+	else
+		io_accept(&l->accept, &l->sock, on_accept);
+}
+
+static struct addr
+peer_of(const struct sockaddr *from, socklen_t len)
+{
+	struct addr peer;
+
+	addr_from_sockaddr(&peer, from, len);
 	addr_unmap(&peer);
-	if (!snapshot_admits(w->env.snapshot, &peer)) {
-		refuse_source(l, fd, &peer);
-		return;
-	}
-	if ((v = limits_enter(w->shared->limits, &peer)) != LIMITS_OK) {
-		refuse(l, fd, &peer, v);
-		return;
-	}
-	if (!session_start(w, l, fd, &peer))
-		limits_leave(w->shared->limits, &peer);
+	return peer;
 }
 
 /*
- * C15: what came while the accept was being cancelled, and what it was woken for
- * but did not take any more.  Nobody else is woken for those: in a hand-over the
- * new process waits at the same socket, exclusively, and would leave them there
- * until the next client comes.
+ * C15: those who wait still, and for whom there is room.  Closing resets the rest,
+ * unless another process has the socket too (an upgrade) and serves them.
  */
 static void
 empty_backlog(struct listener *l)
 {
 	struct sockaddr_storage from;
 
-	for (;;) {
+	while (!full(l)) {
 		socklen_t len = sizeof from;
 		int fd = accept4(l->sock.fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-		if (fd >= 0)
-			admit(l, fd, (struct sockaddr *)&from, len);
-		else if (errno != EINTR && errno != ECONNABORTED)
+		if (fd >= 0) {
+			struct addr peer = peer_of((struct sockaddr *)&from, len);
+
+			admit(l, fd, &peer);
+		} else if (errno != EINTR && errno != ECONNABORTED)
 			return;
 	}
 }
@@ -151,10 +179,12 @@ on_accept(struct io_loop *loop, struct io_op *op)
 
 	(void)loop;
 	if (op->more) {
+		struct addr peer = peer_of(op->u.accept.peer, op->u.accept.peerlen);
+
 		l->pause_ms = LISTENER_PAUSE_FIRST_MS;
-		admit(l, op->u.accept.fd, op->u.accept.peer, op->u.accept.peerlen);
-		/* In the ring the accept would go on taking what nobody can serve. */
-		if (limits_full(l->worker->shared->limits))
+		admit(l, op->u.accept.fd, &peer);
+		/* The rest waits in the backlog. */
+		if (full(l))
 			io_cancel(op);
 		return;
 	}
@@ -179,6 +209,7 @@ void
 listener_start(struct listener *l, io_fd fd)
 {
 	io_adopt(l->worker->env.loop, &l->sock, fd);
+	l->parked = IO_FD_NONE;
 	l->pause_ms = LISTENER_PAUSE_FIRST_MS;
 	listener_apply(l);
 	io_accept(&l->accept, &l->sock, on_accept);
@@ -190,6 +221,7 @@ listener_stop(struct listener *l, void (*stopped)(struct listener *))
 	l->stopping = true;
 	l->stopped = stopped;
 	io_timer_stop(l->worker->env.loop, &l->pause);
+	unpark(l);
 	if (io_armed(&l->accept)) {
 		io_cancel(&l->accept);
 		return;

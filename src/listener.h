@@ -9,6 +9,7 @@
 
 #include "conf/conf.h"
 #include "io/io.h"
+#include "util/addr.h"
 
 struct snapshot;
 struct worker;
@@ -22,6 +23,8 @@ struct listener {
 	struct io_op		 accept;
 	struct io_timer		 pause;
 	uint32_t		 pause_ms;	/* of the next pause: doubles up to a second */
+	io_fd			 parked;	/* accepted when another worker had the last place; or none */
+	struct addr		 parked_peer;
 	bool			 stopping;
 	void			(*stopped)(struct listener *);
 };

@@ -268,26 +268,45 @@ drain(struct daemon *d, const char *why)
 
 /* ---- signals ---- */
 
-/* The next signal; between them the statistics. */
+static uint64_t
+now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+/* The next signal; between them the statistics, whose interval no signal begins anew. */
 static int
 next_signal(struct daemon *d)
 {
 	for (;;) {
-		uint32_t interval_s = d->snapshot->conf->stats_interval_s;
-		struct timespec ts = { (time_t)interval_s, 0 };
-		int sig = interval_s != 0 ? sigtimedwait(&d->signals, NULL, &ts) :
-		    sigwaitinfo(&d->signals, NULL);
+		uint64_t interval_ms = d->snapshot->conf->stats_interval_s * UINT64_C(1000);
+		uint64_t passed_ms = now_ms() - d->stats_ms;
+		int sig;
 
+		if (interval_ms == 0) {
+			sig = sigwaitinfo(&d->signals, NULL);
+		} else if (passed_ms >= interval_ms) {
+			daemon_log_counters(d, "stats");
+			d->stats_ms += passed_ms;
+			continue;
+		} else {
+			uint64_t left_ms = interval_ms - passed_ms;
+			struct timespec ts = { (time_t)(left_ms / 1000), (long)(left_ms % 1000) * 1000000 };
+
+			sig = sigtimedwait(&d->signals, NULL, &ts);
+		}
 		if (sig > 0)
 			return sig;
-		if (errno == EAGAIN)
-			daemon_log_counters(d, "stats");
 	}
 }
 
 void
 daemon_serve(struct daemon *d)
 {
+	d->stats_ms = now_ms();
 	for (;;) {
 		switch (next_signal(d)) {
 		case SIGHUP:

@@ -2,6 +2,7 @@
 """Descriptors, memory and CPU at the edges (SPEC 14, CASES 12, 13, 14, 17b)."""
 
 import resource
+import select
 import shutil
 import signal
 import socket
@@ -277,6 +278,53 @@ def test_max_sessions_refuses_and_recovers(proxies, origins):
         for s in held:
             s.close()
     wait_until(lambda: try_code(proxy, origin) == 0, 5, "a place is free again", every=0.1)
+
+
+def served(clients, timeout=20):
+    """How many get an answer to their greeting; who has one leaves, and another gets his place."""
+    left, count, until = list(clients), 0, time.monotonic() + timeout
+    while left and time.monotonic() < until:
+        for s in select.select(left, [], [], 0.5)[0]:
+            try:
+                count += s.recv(2) == b"\x05\x00"
+            except ConnectionError:
+                pass
+            s.close()
+            left.remove(s)
+    for s in left:
+        s.close()
+    return count
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("held", [0, 5])
+def test_clients_over_max_sessions_wait_and_all_are_served(proxies, origins, workers, held):
+    """Those that wait for a place are not taken out of the backlog to be thrown away."""
+    origin = origins(o.echo)
+    proxy = proxies({"workers": workers, "limits": {"max_sessions": 5, "max_sessions_per_ip": 0}})
+    wait_until(lambda: proxy.tcp_states().get("ESTABLISHED", 0) == 0, 5, "the readiness probe is gone")
+    sessions = [socks5(proxy, origin.host, origin.port) for _ in range(held)]
+    waiting = [proxy.connect() for _ in range(30)]
+    for s in waiting:
+        s.sendall(b"\x05\x01\x00")
+    time.sleep(0.3)
+    for s in sessions:
+        s.sendall(b"x")
+        assert recv_exact(s, 1) == b"x"
+        s.close()
+    assert served(waiting) == 30
+    assert "refused" not in proxy.log()
+
+
+def test_clients_over_the_descriptor_limit_wait_and_all_are_served(proxies):
+    if SANITIZED == "thread":
+        pytest.skip("the thread sanitizer's own descriptors do not fit")
+    proxy = proxies({"workers": 1, "limits": {"max_sessions": 10000, "max_sessions_per_ip": 0}}, preexec=nofile(48, 48))
+    waiting = [proxy.connect() for _ in range(80)]
+    for s in waiting:
+        s.sendall(b"\x05\x01\x00")
+    time.sleep(0.3)
+    assert served(waiting) == 80
 
 
 def test_nofile_is_raised_to_the_hard_limit(proxies):

@@ -544,6 +544,15 @@ def test_stats_line_every_interval(proxies, origins):
     assert proxy.log().count(" stats ") == count
 
 
+def test_signals_do_not_begin_the_interval_of_the_statistics_anew(proxies):
+    proxy = proxies({"stats_interval_s": 1})
+    for n in range(40):
+        proxy.signal(signal.SIGUSR1 if n % 2 else signal.SIGHUP)
+        time.sleep(0.1)
+    lines = proxy.log().count(" stats ")
+    assert 2 <= lines <= 5, "%d in some 4 s" % lines
+
+
 def test_journal_gets_priorities_and_no_time(proxies, tmp_path):
     err = tmp_path / "ringway.err"
     err.write_bytes(b"")

@@ -93,6 +93,40 @@ CASE(cancel_inside_an_accept_callback_loses_no_connection, "C15")
 	}
 }
 
+#ifndef _WIN32
+/* Whoever is over a limit waits, to be served later: he is not taken out to be thrown away. */
+CASE(accept_takes_no_more_than_its_callback_wants, "C15")
+{
+	for (unsigned turn_max = 1; turn_max <= 64; turn_max *= 4) {
+		struct io_loop *l = t_loop_turn_max(turn_max);
+		struct t_sock lst;
+		struct stopper s = { .acc.then = stop_soon, .stop_after = 3 };
+		struct n_addr at;
+		io_fd c[30];
+
+		t_adopt(l, &lst, n_listen("127.0.0.1", 64, &at));
+		t_accept(&s.acc, &lst);
+		t_turn(l, false);
+		for (int i = 0; i < 30; i++)
+			c[i] = n_connect(&at);
+		for (unsigned took = 3; took <= 30; took += 3) {
+			s.stop_after = s.acc.calls + 3;
+			if (!s.acc.armed)
+				t_accept(&s.acc, &lst);
+			TURN_UNTIL(l, !s.acc.armed);
+			CHECK_EQ(s.acc.nfds, took);
+		}
+		t_close_wait(&lst);
+		t_fds_close(&s.acc);
+		for (int i = 0; i < 30; i++)
+			n_close(c[i]);
+		t_loop_end(l);
+	}
+}
+#else
+CASE_NOT_HERE(accept_takes_no_more_than_its_callback_wants, "C15", "AcceptEx takes what it was asked for in advance")
+#endif
+
 /* A limit on accepted connections by cancel and re-arm serves everybody in the end. */
 CASE(accept_cancelled_and_rearmed_many_times_serves_everybody, "C15 C14")
 {
