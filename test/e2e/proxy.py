@@ -134,12 +134,14 @@ class Proxy:
 
     def rewrite(self, extra=None, text=None):
         """The file with `extra` merged in (a None takes a key out), or with
-        this very text."""
+        this very text.  It is renamed into place: a reload under way must not
+        read half of it."""
         if text is None:
             self.config = {k: v for k, v in merge(self.config, extra).items() if v is not None}
             text = yaml_text(self.config)
-        with open(self.config_path, "w", encoding="utf-8") as f:
+        with open(self.config_path + ".new", "w", encoding="utf-8") as f:
             f.write(text)
+        os.replace(self.config_path + ".new", self.config_path)
 
     def hup(self, refused=False, timeout=10.0):
         """SIGHUP, waits for what comes of it, and returns what was logged of it."""
