@@ -28,6 +28,7 @@ enum {
 	 */
 	FDS_PER_PIPE_SHARE = 512,
 	PIPES_MAX = 256,
+	FDS_RESERVED_MAX = 65536,	/* 0.5 MiB of the kernel's memory */
 	WORKERS_MAX = 1024,
 	UDP_TEXT_MAX = UDP_DROPS_TEXT_MAX + 256,
 	ACCESS_CLOSE_MS = ACCESSLOG_GIVE_UP_MS + 500
@@ -364,6 +365,27 @@ warn_unreadable(const struct daemon *d)
 			    paths[i], strerror(errno), conf->user);
 }
 
+/*
+ * The kernel's table of descriptors doubles when it is full, never shrinks, and
+ * in a process with threads waits for a turn of all CPUs when it grows
+ * (expand_fdtable): 0.3 to 4 s on busy ones, in which no worker gets a
+ * descriptor and those that ask stand still.  So it grows now.
+ */
+static void
+reserve_descriptors(uint64_t nofile)
+{
+	int last = (int)(nofile < FDS_RESERVED_MAX ? nofile : FDS_RESERVED_MAX) - 1;
+	int fd = open("/", O_RDONLY | O_CLOEXEC), high = -1;
+
+	if (fd == -1 || (high = fcntl(fd, F_DUPFD_CLOEXEC, last)) == -1)
+		log_warn(LOG_C_NONE, log_main, "no room made for %d descriptors: %s", last + 1,
+		    strerror(errno));
+	if (high != -1)
+		close(high);
+	if (fd != -1)
+		close(fd);
+}
+
 static int
 go(struct daemon *d)
 {
@@ -376,6 +398,7 @@ go(struct daemon *d)
 	if (privs_drop(&d->privs, privs_needed(conf), text) != 0)
 		return fail_start(d, text);
 	warn_unreadable(d);
+	reserve_descriptors(d->nofile);
 	if ((rc = kdf_new(&d->shared.kdf, &kdf)) != 0)
 		return fail_start(d, strerror(-rc));
 	if (daemon_open_access(conf, &d->access) != 0)

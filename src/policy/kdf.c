@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: ISC */
 /*
- * One mutex over everything but the hashing itself.  Workers hold it for a look
- * into a hash table; the threads hold it while they post, so that kdf_settle()
- * can tell that they have left a loop alone.
+ * Hashers do nothing but hash, at a niceness that leaves the workers their
+ * CPUs.  A manager, as nice as the workers, gives them their jobs and posts the
+ * results.  One mutex over everything else: workers hold it for a look into a
+ * hash table, the manager while it posts, so that kdf_settle() can tell that it
+ * has left a loop alone.  No hasher ever holds it: on busy CPUs it could lose
+ * its own with the mutex in its hand, and workers would wait for the least
+ * important thread of all (0.1 s and more were seen).
  */
 #include "policy/kdf.h"
 
@@ -11,6 +15,7 @@
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -50,11 +55,23 @@ struct kdf_source {
 	uint64_t		 tick;
 };
 
+struct hasher {
+	pthread_t		 thread;
+	struct kdf		*kdf;
+	sem_t			 go;		/* the manager has set job */
+	struct kdf_job		*job;		/* the manager's but between go and done; NULL after go = end */
+	atomic_bool		 done;		/* match is set */
+	bool			 match;
+};
+
 struct kdf {
+	pthread_t		 manager;
+	sem_t			 events;	/* something for the manager to look at */
+	atomic_bool		 called;	/* events is up for what is not looked at yet */
+	struct hasher		 hashers[THREADS_MAX];
+	unsigned		 threads;	/* hashers that run */
+	bool			 managed;	/* the manager runs */
 	pthread_mutex_t		 lock;		/* all below, but what is set once */
-	pthread_cond_t		 work;
-	pthread_t		 thread[THREADS_MAX];
-	unsigned		 threads;
 	uint32_t		 queue_max, queue_source_max;
 	uint64_t		(*now_s)(void);
 	uint64_t		 seed;
@@ -235,58 +252,121 @@ on_posted(struct io_loop *loop, struct io_post *p)
 }
 
 static void
-job_run(struct kdf *k, struct kdf_job *job)
+call_manager(struct kdf *k)
 {
-	struct kdf_source *s = job->from;
-	bool match;
+	if (!atomic_exchange_explicit(&k->called, true, memory_order_acq_rel))
+		sem_post(&k->events);
+}
 
-	s->running++;
-	k->stats.running++;
-	pthread_mutex_unlock(&k->lock);
-	match = password_verify(&job->record, span_of(job->pass, job->pass_len)) & job->known;
-	pthread_mutex_lock(&k->lock);
-	s->running--;
-	k->stats.running--;
-	k->stats.hashes++;
-	job->verdict = match ? KDF_MATCH : KDF_MISMATCH;
-	if (!match)
-		source_failed(k, s);
-	/* Others of this source may have waited for that. */
-	pthread_cond_broadcast(&k->work);
+static void
+wait_for(sem_t *sem)
+{
+	while (sem_wait(sem) != 0)
+		;	/* EINTR */
 }
 
 static void *
-thread_main(void *arg)
+hasher_main(void *arg)
 {
-	struct kdf *k = arg;
-	struct kdf_job *job;
+	struct hasher *h = arg;
 
 #ifdef __linux__
 	/* A thread's own niceness; elsewhere it would be the whole process's. */
 	(void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
+	pthread_setname_np(pthread_self(), "ringway-hash");
+#endif
+	for (;;) {
+		struct kdf_job *job;
+
+		wait_for(&h->go);
+		if ((job = h->job) == NULL)
+			return NULL;
+		h->match = password_verify(&job->record, span_of(job->pass, job->pass_len)) & job->known;
+		atomic_store_explicit(&h->done, true, memory_order_release);
+		call_manager(h->kdf);
+	}
+}
+
+/* ---- the manager; with the lock held ---- */
+
+static void
+job_deliver(struct kdf *k, struct kdf_job *job, enum kdf_verdict verdict)
+{
+	job->verdict = verdict;
+	OPENSSL_cleanse(job->pass, sizeof(job->pass));
+	source_release(k, job->from);
+	job->from = NULL;
+	job->state = JOB_POSTED;
+	/* From here on the job is the loop's; or, refused, the caller's. */
+	if (!io_post(job->loop, &job->post, on_posted))
+		atomic_store_explicit(&job->refused, true, memory_order_release);
+}
+
+static void
+collect(struct kdf *k, struct hasher *h)
+{
+	struct kdf_job *job = h->job;
+
+	h->job = NULL;
+	atomic_store_explicit(&h->done, false, memory_order_relaxed);
+	job->from->running--;
+	k->stats.running--;
+	k->stats.hashes++;
+	if (!h->match)
+		source_failed(k, job->from);
+	job_deliver(k, job, h->match ? KDF_MATCH : KDF_MISMATCH);
+}
+
+/* The next job that needs a hash; those before it are answered at once. */
+static struct kdf_job *
+job_to_hash(struct kdf *k)
+{
+	struct kdf_job *job;
+
+	while ((job = job_pick(k)) != NULL && source_over(k, job->from)) {
+		k->stats.throttled++;
+		job_deliver(k, job, KDF_THROTTLED);
+	}
+	return job;
+}
+
+static void
+assign(struct kdf *k, struct hasher *h)
+{
+	struct kdf_job *job = job_to_hash(k);
+
+	if (job == NULL)
+		return;
+	job->state = JOB_RUNNING;
+	job->from->running++;
+	k->stats.running++;
+	h->job = job;
+	sem_post(&h->go);
+}
+
+static void *
+manager_main(void *arg)
+{
+	struct kdf *k = arg;
+	bool stopping;
+
+#ifdef __linux__
 	pthread_setname_np(pthread_self(), "ringway-kdf");
 #endif
-	pthread_mutex_lock(&k->lock);
-	for (;;) {
-		while ((job = job_pick(k)) == NULL && !k->stopping)
-			pthread_cond_wait(&k->work, &k->lock);
-		if (job == NULL)
-			break;
-		job->state = JOB_RUNNING;
-		if (source_over(k, job->from)) {
-			job->verdict = KDF_THROTTLED;
-			k->stats.throttled++;
-		} else
-			job_run(k, job);
-		OPENSSL_cleanse(job->pass, sizeof(job->pass));
-		source_release(k, job->from);
-		job->from = NULL;
-		job->state = JOB_POSTED;
-		/* From here on the job is the loop's; or, refused, the caller's. */
-		if (!io_post(job->loop, &job->post, on_posted))
-			atomic_store_explicit(&job->refused, true, memory_order_release);
-	}
-	pthread_mutex_unlock(&k->lock);
+	do {
+		wait_for(&k->events);
+		(void)atomic_exchange_explicit(&k->called, false, memory_order_acq_rel);
+		pthread_mutex_lock(&k->lock);
+		/* All first: what they found counts for who is next. */
+		for (unsigned i = 0; i < k->threads; i++)
+			if (atomic_load_explicit(&k->hashers[i].done, memory_order_acquire))
+				collect(k, &k->hashers[i]);
+		for (unsigned i = 0; i < k->threads; i++)
+			if (k->hashers[i].job == NULL)
+				assign(k, &k->hashers[i]);
+		stopping = k->stopping;
+		pthread_mutex_unlock(&k->lock);
+	} while (!stopping);
 	return NULL;
 }
 
@@ -301,12 +381,39 @@ start_threads(struct kdf *k, unsigned wanted)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (k->threads < wanted && rc == 0) {
-		rc = -pthread_create(&k->thread[k->threads], NULL, thread_main, k);
+		struct hasher *h = &k->hashers[k->threads];
+
+		h->kdf = k;
+		sem_init(&h->go, 0, 0);
+		rc = -pthread_create(&h->thread, NULL, hasher_main, h);
 		if (rc == 0)
 			k->threads++;
 	}
+	if (rc == 0)
+		rc = -pthread_create(&k->manager, NULL, manager_main, k);
+	k->managed = rc == 0;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return rc;
+}
+
+static void
+stop_threads(struct kdf *k)
+{
+	pthread_mutex_lock(&k->lock);
+	assert(k->stats.waiting == 0 && k->stats.running == 0);
+	k->stopping = true;
+	pthread_mutex_unlock(&k->lock);
+	call_manager(k);
+	if (k->managed)
+		pthread_join(k->manager, NULL);
+	for (unsigned i = 0; i < k->threads; i++) {
+		struct hasher *h = &k->hashers[i];
+
+		assert(h->job == NULL);
+		sem_post(&h->go);
+		pthread_join(h->thread, NULL);
+		sem_destroy(&h->go);
+	}
 }
 
 int
@@ -327,7 +434,7 @@ kdf_new(struct kdf **out, const struct kdf_config *c)
 	io_list_init(&k->turns);
 	io_list_init(&k->idle);
 	pthread_mutex_init(&k->lock, NULL);
-	pthread_cond_init(&k->work, NULL);
+	sem_init(&k->events, 0, 0);
 	rc = RAND_bytes((unsigned char *)&k->seed, sizeof(k->seed)) == 1 ? 0 : -EIO;
 	if (rc == 0)
 		rc = start_threads(k, threads < THREADS_MAX ? threads : THREADS_MAX);
@@ -344,17 +451,11 @@ kdf_free(struct kdf *k)
 {
 	if (k == NULL)
 		return;
-	pthread_mutex_lock(&k->lock);
-	assert(k->stats.waiting == 0 && k->stats.running == 0);
-	k->stopping = true;
-	pthread_cond_broadcast(&k->work);
-	pthread_mutex_unlock(&k->lock);
-	for (unsigned i = 0; i < k->threads; i++)
-		pthread_join(k->thread[i], NULL);
+	stop_threads(k);
 	while (!io_list_empty(&k->idle))
 		source_free(k, io_container_of(k->idle.next, struct kdf_source, idle));
 	assert(atomic_load(&k->sources) == 0);
-	pthread_cond_destroy(&k->work);
+	sem_destroy(&k->events);
 	pthread_mutex_destroy(&k->lock);
 	free(k);
 }
@@ -364,8 +465,8 @@ kdf_set_failures_per_minute(struct kdf *k, uint32_t limit)
 {
 	pthread_mutex_lock(&k->lock);
 	k->limit = limit;
-	pthread_cond_broadcast(&k->work);
 	pthread_mutex_unlock(&k->lock);
+	call_manager(k);
 }
 
 static enum kdf_admission
@@ -402,13 +503,13 @@ kdf_submit(struct kdf *k, struct io_loop *loop, struct kdf_job *job, kdf_cb *don
 	pthread_mutex_lock(&k->lock);
 	sources_prune(k);
 	a = admit(k, job);
-	if (a == KDF_QUEUED)
-		pthread_cond_signal(&k->work);
-	else if (a == KDF_REFUSED)
+	if (a == KDF_REFUSED)
 		k->stats.throttled++;
-	else
+	else if (a == KDF_BUSY)
 		k->stats.busy++;
 	pthread_mutex_unlock(&k->lock);
+	if (a == KDF_QUEUED)
+		call_manager(k);
 	return a;
 }
 

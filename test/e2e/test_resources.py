@@ -335,6 +335,20 @@ def test_nofile_is_raised_to_the_hard_limit(proxies):
     assert line.split()[3:5] == [str(hard), str(hard)], line
 
 
+def test_table_of_descriptors_is_made_at_the_start(proxies, origins):
+    """It would grow while clients come, and all workers stand still for that."""
+    if SANITIZED == "thread":
+        pytest.skip("the thread sanitizer has a thread before main()")
+    origin = origins(o.echo)
+    proxy = proxies()
+    size = int(proxy.status("FDSize"))
+    assert size >= min(65536, resource.getrlimit(resource.RLIMIT_NOFILE)[1]), size
+    tunnels = [socks5(proxy, origin.host, origin.port) for _ in range(150)]
+    assert int(proxy.status("FDSize")) == size
+    for s in tunnels:
+        s.close()
+
+
 def test_idle_proxy_uses_no_cpu(proxies):
     proxy = proxies()
     time.sleep(0.3)

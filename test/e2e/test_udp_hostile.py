@@ -264,10 +264,11 @@ def test_destination_that_becomes_an_association_is_not_its_client(proxies):
 
 def test_port_that_an_association_gave_back_is_a_destination(proxies):
     proxy = proxies()
-    with Association(proxy) as a:
+    with Association(proxy) as a, Echo() as echo:
         with Association(proxy) as b:
             port = b.bnd[1]
             a.send(("127.0.0.1", port), b"x")
+            a.ping(echo)    # so that it is judged while the port is b's
         wait_until(lambda: len(udp_ports(proxy)) == 1, 5, "gone")
         with Destination("127.0.0.1", port) as dest:
             a.send(dest, b"y")

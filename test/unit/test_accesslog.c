@@ -172,7 +172,7 @@ Test(accesslog, what_was_written_before_a_reopen_is_in_the_old_file, .init = set
 	expect_whole(&old, 10);
 	/* The swap follows the lines; what comes now may still be in time for the old file, not later. */
 	cr_expect(accesslog_reopen(log) == 0);
-	usleep(100000);
+	cr_expect(wait_until(paths_open, 1));
 	write_line(lane, 0, 10);
 	accesslog_lane_release(lane);
 	cr_expect(accesslog_close(log, SOON_MS));
@@ -237,6 +237,7 @@ Test(accesslog, a_file_that_ends_in_half_a_line_goes_on_with_a_new_one, .init = 
 
 Test(accesslog, a_log_closed_without_waiting_ends_by_itself, .init = set_up, .fini = tear_down)
 {
+	uint64_t before = threads();
 	struct accesslog *log = open_log(path, NEVER_MS, 65536);
 	struct accesslog_lane *a = accesslog_lane_new(log), *b = accesslog_lane_new(log);
 	struct seen seen = { 0 };
@@ -250,7 +251,7 @@ Test(accesslog, a_log_closed_without_waiting_ends_by_itself, .init = set_up, .fi
 	cr_expect(wait_for_lines(3));
 	see_file(&seen, path);
 	expect_whole(&seen, 3);
-	usleep(100000);		/* for the leak report: the writer frees everything */
+	cr_expect(wait_until(threads_are, before), "for the leak report: the writer frees everything");
 }
 
 Test(accesslog, two_logs_may_share_a_file, .init = set_up, .fini = tear_down)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -67,18 +68,61 @@ total(const uint64_t *n)
 	return __atomic_load_n(n, __ATOMIC_RELAXED);
 }
 
-/* Until so many lines are written or dropped. */
 static inline bool
-wait_for_lines(uint64_t n)
+wait_until(bool (*come)(uint64_t), uint64_t n)
 {
 	uint64_t end = now_ms() + SOON_MS;
 
-	while (total(&totals.lines) + total(&totals.dropped) < n) {
+	while (!come(n)) {
 		if (now_ms() > end)
 			return false;
 		usleep(1000);
 	}
 	return true;
+}
+
+static inline bool
+lines_passed(uint64_t n)
+{
+	return total(&totals.lines) + total(&totals.dropped) >= n;
+}
+
+/* Until so many lines are written or dropped. */
+static inline bool
+wait_for_lines(uint64_t n)
+{
+	return wait_until(lines_passed, n);
+}
+
+static inline uint64_t
+threads(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/task", &st) == 0 ? (uint64_t)st.st_nlink - 2 : 0;
+}
+
+static inline bool
+threads_are(uint64_t n)
+{
+	return threads() == n;
+}
+
+/* Descriptors of this process that were opened as `path`, and not renamed since. */
+static inline bool
+paths_open(uint64_t n)
+{
+	char name[32], target[sizeof path];
+	uint64_t count = 0;
+
+	for (int fd = 0; fd < 256; fd++) {
+		ssize_t len;
+
+		snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+		len = readlink(name, target, sizeof target);
+		count += len == (ssize_t)strlen(path) && memcmp(target, path, (size_t)len) == 0;
+	}
+	return count == n;
 }
 
 static inline struct accesslog *

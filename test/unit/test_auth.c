@@ -4,7 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "policy/auth.h"
 
@@ -16,12 +19,21 @@ static const char other[] =
 static const char slow[] =
     "sha256$600000$AAECAwQFBgcICQoLDA0ODw==$GoFhHhbAUoExc8XqKCyClLkVi0izD7sZpw+eBESh9E8=";
 
-/* The clock that the throttle sees. */
+static int
+niceness(void)
+{
+	return getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid));
+}
+
+/* The clock that the throttle sees; kdf reads it with its mutex held. */
 static atomic_uint_fast64_t clock_s;
+static atomic_int nicest_holder;
 
 static uint64_t
 now_s(void)
 {
+	if (niceness() > nicest_holder)
+		nicest_holder = niceness();
 	return clock_s;
 }
 
@@ -227,6 +239,23 @@ AUTH_TEST(unknown_users_are_hashed_and_never_right, 1, 0, .failures_per_minute =
 	cr_expect_eq(login(f, &f->a, longest, "secret"), AUTH_DENIED);
 	cr_expect_eq(login(f, &f->a, "alice", longest), AUTH_DENIED);
 	cr_expect_eq(kdf_stats(f->kdf).hashes, 5u);
+}
+
+/* One that has to wait for its CPU would have the workers wait, too. */
+AUTH_TEST(no_thread_holds_the_mutex_that_is_nicer_than_workers, 2, 0, .failures_per_minute = 20)
+{
+	struct login l[8] = { { .calls = 0 } };
+	char pass[16];
+
+	nicest_holder = niceness();
+	for (int i = 0; i < 8; i++) {
+		snprintf(pass, sizeof(pass), "wrong%d", i);	/* equal ones share a hash */
+		ask(f, &l[i], i % 2 ? &f->a : &f->b, "alice", pass);
+	}
+	for (int i = 0; i < 8; i++)
+		until(f, &l[i].done);
+	cr_expect_eq(kdf_stats(f->kdf).failures, 8u);
+	cr_expect_eq(nicest_holder, niceness());
 }
 
 AUTH_TEST(changed_record_is_not_found_in_the_cache, 1, 0, .failures_per_minute = 20)

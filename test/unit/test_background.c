@@ -281,22 +281,30 @@ Test(pid_file, that_is_something_else_is_left_alone)
 Test(pid_file, has_one_owner_whatever_the_race)
 {
 	enum { STARTERS = 12 };
-	int go[2], won = 0, status;
+	int go[2], tried[2], all[2], won = 0, status;
 	struct background_pidfile p;
 	char c;
 
 	write_contents("1\n");
-	cr_assert_eq(pipe(go), 0);
+	cr_assert(pipe(go) == 0 && pipe(tried) == 0 && pipe(all) == 0);
 	for (int i = 0; i < STARTERS; i++)
 		if (fork() == 0) {
+			bool taken;
+
 			close(go[1]);
+			close(all[1]);
 			(void)!read(go[0], &c, 1);
-			if (background_pid_take(&p, path, text) != 0)
+			taken = background_pid_take(&p, path, text) == 0;
+			(void)!write(tried[1], "", 1);
+			if (!taken)
 				_exit(1);
-			usleep(300000);		/* longer than all the others' attempts */
+			(void)!read(all[0], &c, 1);
 			_exit(strcmp(contents(), own_line()) == 0 ? 0 : 2);
 		}
 	close(go[1]);
+	for (int i = 0; i < STARTERS; i++)
+		cr_assert_eq(read(tried[0], &c, 1), 1);
+	close(all[1]);
 	for (int i = 0; i < STARTERS; i++) {
 		wait(&status);
 		cr_expect(WIFEXITED(status) && WEXITSTATUS(status) < 2);
