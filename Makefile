@@ -110,6 +110,7 @@ backend_c := $(call in_src,backends/*.c)
 backend_c := $(filter-out $(if $(filter io_uring,$(BACKENDS)),,backends/uring%) \
 	$(if $(readiness),,backends/ready%) \
 	$(if $(readiness)$(filter io_uring,$(BACKENDS)),,backends/pipe% backends/dgram%) \
+	$(if $(filter epoll io_uring,$(BACKENDS)),,backends/alarm%) \
 	$(if $(filter epoll,$(BACKENDS)),,backends/epoll%) \
 	$(if $(filter kqueue,$(BACKENDS)),,backends/kqueue%) \
 	$(if $(filter iocp,$(BACKENDS)),,backends/iocp%),$(backend_c)) \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: ISC */
 /*
  * epoll as the poller of ready.c: one edge-triggered registration a socket and
- * life, one epoll_wait a turn, an eventfd to wake.
+ * life, one epoll_wait a turn, an eventfd to wake, a timerfd for far timers.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,18 +12,23 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "alarm.h"
 #include "ready.h"
 
 /* Events taken at once: as many as a turn may call back for; the kernel keeps the rest. */
 enum { EVENTS_MAX = 512 };
 
-/* Never a slot's key: generations start at 1. */
-static const uintptr_t wake_key = 0;
+/* Never a slot's keys: generations start at 1. */
+static const uintptr_t wake_key = 0, alarm_key = 1;
+
+/* ready_wait() may shorten a timeout to this; then the next timer is not what is waited for. */
+static_assert(READY_RECONNECT_NS < ALARM_MIN_NS, "the alarm would be late for a connect");
 
 struct epoll_poller {
 	struct ready		ready;
 	int			epfd;
 	int			wakefd;
+	struct io_alarm		alarm;
 	bool			no_pwait2;	/* before Linux 5.11, or a filter said no: milliseconds */
 	struct epoll_event	events[EVENTS_MAX];
 };
@@ -128,11 +133,15 @@ static int
 epoll_poller_wait(struct ready *r, uint64_t timeout_ns)
 {
 	struct epoll_poller *e = poller_of(r);
-	int n = wait_events(e, timeout_ns);
+	int n = wait_events(e, io_alarm_for(&e->alarm, r->loop, timeout_ns));
 
 	if (n == -1)
 		return errno == EINTR ? 0 : -errno;	/* C5: a turn in which nothing came */
 	for (int i = 0; i < n; i++) {
+		if (e->events[i].data.u64 == alarm_key) {
+			io_alarm_rang(&e->alarm);
+			continue;
+		}
 		if (e->events[i].data.u64 != wake_key) {
 			ready_event(r, (uintptr_t)e->events[i].data.u64,
 			    bits_of(e->events[i].events));
@@ -193,6 +202,18 @@ open_fds(int *epfd, int *wakefd)
 	return 0;
 }
 
+static void
+open_alarm(struct epoll_poller *e)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET, .data.u64 = alarm_key };
+
+	io_alarm_open(&e->alarm);
+	if (e->alarm.fd != -1 && epoll_ctl(e->epfd, EPOLL_CTL_ADD, e->alarm.fd, &ev) == -1) {
+		io_alarm_close(&e->alarm);
+		e->alarm.fd = -1;
+	}
+}
+
 static enum io_probe
 epoll_probe(struct io_choice *c, int level)
 {
@@ -229,6 +250,7 @@ epoll_init(struct io_loop *l, const struct io_config *cfg)
 		free(e);
 		return rc;
 	}
+	open_alarm(e);
 	ready_init(&e->ready, l, &epoll_ops);
 	return 0;
 }
@@ -239,6 +261,7 @@ epoll_fini(struct io_loop *l)
 	struct epoll_poller *e = poller_of(ready_of(l));
 
 	ready_fini(&e->ready);
+	io_alarm_close(&e->alarm);
 	close(e->wakefd);
 	close(e->epfd);
 	free(e);

@@ -2,6 +2,7 @@
 /* The ring of one loop: set-up, wait, reap, cancel, wake. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -81,6 +82,7 @@ init(struct io_loop *l, const struct io_config *cfg)
 		rc = -ENOMEM;
 		goto fail_ring;
 	}
+	io_alarm_open(&u->alarm);
 	l->bed = u;
 	return 0;
 fail_ring:
@@ -99,6 +101,7 @@ fini(struct io_loop *l)
 
 	assert(io_list_empty(&u->gathered));
 	io_uring_queue_exit(&u->ring);
+	io_alarm_close(&u->alarm);
 	close(u->wakefd);
 	free(u->scratch);
 	free(u->saved);
@@ -239,6 +242,22 @@ wake_arm(struct uring *u)
 	u->wake_armed = true;
 }
 
+/* The timeout that is left, see alarm.h. */
+static uint64_t
+alarm_arm(struct uring *u, uint64_t timeout_ns)
+{
+	struct io_uring_sqe *sqe;
+
+	timeout_ns = io_alarm_for(&u->alarm, u->loop, timeout_ns);
+	if (u->alarm.at_ns != UINT64_MAX && !u->alarm_polled) {
+		sqe = uring_sqe(u);
+		io_uring_prep_poll_add(sqe, u->alarm.fd, POLLIN);
+		sqe->user_data = TAG_ALARM;
+		u->alarm_polled = true;
+	}
+	return timeout_ns;
+}
+
 static void
 wake(struct io_loop *l)
 {
@@ -286,7 +305,7 @@ wait(struct io_loop *l, uint64_t timeout_ns)
 		wake_arm(u);
 	if (u->saved_at < u->nsaved || io_uring_cq_ready(&u->ring) > 0)
 		timeout_ns = 0;
-	rc = enter(u, timeout_ns);
+	rc = enter(u, alarm_arm(u, timeout_ns));
 	/*
 	 * Before the core looks for posts: a waker that finds the flag set has
 	 * posted before this, one that finds it clear writes the eventfd again.
@@ -360,6 +379,10 @@ dispatch(struct uring *u, const struct io_uring_cqe *cqe)
 	case TAG_WAKE:
 		u->wake_armed = false;
 		u->loop->stats.wakes++;
+		return;
+	case TAG_ALARM:
+		u->alarm_polled = false;
+		io_alarm_rang(&u->alarm);
 		return;
 	case TAG_CANCEL:
 		cancel_completed(u, op, cqe->res);

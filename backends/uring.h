@@ -18,6 +18,7 @@
 #include <liburing.h>
 #include <sys/uio.h>
 
+#include "alarm.h"
 #include "internal.h"
 
 /*
@@ -28,6 +29,7 @@ enum {
 	TAG_TARGET	= 0,
 	TAG_CANCEL	= 1,
 	TAG_WAKE	= 2,
+	TAG_ALARM	= 3,
 	TAG_MASK	= 7
 };
 
@@ -77,6 +79,8 @@ struct uring {
 	int		 wakefd;
 	bool		 wake_armed;
 	uint64_t	 wake_value;	/* where the ring reads the eventfd's counter to */
+	struct io_alarm	 alarm;
+	bool		 alarm_polled;
 	uint32_t	 reap_tail;	/* completions before this one were there when the turn began */
 	uint16_t	 next_bgid;
 	struct uring_scratch *scratch;

@@ -72,6 +72,34 @@ CASE(blocking_turn_with_a_far_timer_does_not_spin, "C24 C3")
 	t_loop_end(l);
 }
 
+/* Whatever wakes the loop for a timer that is far off must not be in the way of a nearer or later one. */
+CASE(far_timers_that_come_nearer_or_go_fire_in_time, "C24")
+{
+	enum { MS = 1000000 };
+	struct io_loop *l = t_loop();
+	struct tick hour = { 0 }, soon = { 0 }, gone = { 0 };
+
+	tick_set(l, &hour, n_now_ns() + UINT64_C(3600000) * MS);
+	for (unsigned i = 1; i <= 10; i++) {
+		io_wake(l);		/* out of a wait for the far one */
+		t_turn(l, true);
+		/* Sooner than all before it, so that it is the next; then later again. */
+		tick_set(l, &gone, n_now_ns() + 15 * MS);
+		tick_set(l, &soon, n_now_ns() + UINT64_C(30) * MS);
+		if (i % 2 == 0)
+			t_turn(l, false);
+		while (gone.fired < i && i % 3 == 0)
+			t_turn(l, true);
+		io_timer_stop(l, &gone.t);
+		gone.fired = i;
+		while (soon.fired < i)
+			t_turn(l, true);
+		CHECK(hour.fired == 0);
+	}
+	io_timer_stop(l, &hour.t);
+	t_loop_end(l);
+}
+
 CASE(equal_deadlines_fire_in_the_order_set, "C24")
 {
 	struct io_loop *l = t_loop();
