@@ -22,14 +22,15 @@ uint64_t
 io_alarm_for(struct io_alarm *a, const struct io_loop *l, uint64_t timeout_ns)
 {
 	uint64_t at = io_timer_next(l);
-	struct itimerspec when = {
-		.it_value = { (time_t)(at / 1000000000u), (long)(at % 1000000000u) }
-	};
 
 	if (a->fd == -1 || timeout_ns < ALARM_MIN_NS || timeout_ns == UINT64_MAX)
 		return timeout_ns;
 	/* Too early does not matter: it rings once for nothing, and is set for what is next then. */
 	if (a->at_ns > at) {
+		struct itimerspec when = {
+			.it_value = { (time_t)(at / 1000000000u), (long)(at % 1000000000u) }
+		};
+
 		if (timerfd_settime(a->fd, TFD_TIMER_ABSTIME, &when, NULL) == -1)
 			return timeout_ns;
 		a->at_ns = at;

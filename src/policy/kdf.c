@@ -388,6 +388,8 @@ start_threads(struct kdf *k, unsigned wanted)
 		rc = -pthread_create(&h->thread, NULL, hasher_main, h);
 		if (rc == 0)
 			k->threads++;
+		else
+			sem_destroy(&h->go);
 	}
 	if (rc == 0)
 		rc = -pthread_create(&k->manager, NULL, manager_main, k);

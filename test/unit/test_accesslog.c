@@ -172,7 +172,7 @@ Test(accesslog, what_was_written_before_a_reopen_is_in_the_old_file, .init = set
 	expect_whole(&old, 10);
 	/* The swap follows the lines; what comes now may still be in time for the old file, not later. */
 	cr_expect(accesslog_reopen(log) == 0);
-	cr_expect(wait_until(paths_open, 1));
+	cr_expect(wait_until(old_paths_open_are, 0));
 	write_line(lane, 0, 10);
 	accesslog_lane_release(lane);
 	cr_expect(accesslog_close(log, SOON_MS));

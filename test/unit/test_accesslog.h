@@ -108,11 +108,11 @@ threads_are(uint64_t n)
 	return threads() == n;
 }
 
-/* Descriptors of this process that were opened as `path`, and not renamed since. */
+/* Descriptors of this process for the file that is called old_path now. */
 static inline bool
-paths_open(uint64_t n)
+old_paths_open_are(uint64_t n)
 {
-	char name[32], target[sizeof path];
+	char name[32], target[sizeof old_path];
 	uint64_t count = 0;
 
 	for (int fd = 0; fd < 256; fd++) {
@@ -120,7 +120,7 @@ paths_open(uint64_t n)
 
 		snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
 		len = readlink(name, target, sizeof target);
-		count += len == (ssize_t)strlen(path) && memcmp(target, path, (size_t)len) == 0;
+		count += len == (ssize_t)strlen(old_path) && memcmp(target, old_path, (size_t)len) == 0;
 	}
 	return count == n;
 }
